@@ -12,6 +12,9 @@ mod problems;
 mod quantities;
 mod rules_page;
 mod rules_stream;
+#[cfg(test)]
+#[path = "tests/sample.rs"]
+pub(crate) mod sample;
 mod service_condition;
 mod service_pages;
 mod shadow;

@@ -7,7 +7,6 @@ use data_encoding::BASE64;
 use http::StatusCode;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use http_body_util::BodyExt;
-use jiff::Timestamp;
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
@@ -20,14 +19,12 @@ use crate::render::Disposition;
 use crate::select::EndpointText;
 use crate::status::family_requests::{FamilyService, ServiceRulesText};
 use crate::status::quantities::{bytes, duration, milliseconds};
+use crate::status::sample::failing_node;
 use crate::status::service_condition::ServiceCondition;
 use crate::status::summary::{
     EndpointCondition, EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown,
 };
-use crate::status::{
-    ConflictRecord, ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord,
-    QuarantinedService, StatusDocument, SyncRecord, UndetectedPods, Verification, WatchStatus,
-};
+use crate::status::{FamilyStatus, StatusDocument, UndetectedPods};
 
 /// Texts that would add a tag, an attribute or an entity if they were not escaped.
 const TAGS: &[&str] = &[
@@ -39,122 +36,24 @@ const TAGS: &[&str] = &[
     "--><!--",
 ];
 
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_764_000_000 + second).unwrap()
-}
-
-fn sync(position: usize) -> SyncRecord {
-    SyncRecord {
-        at: at(0),
-        scope: if position.is_multiple_of(50) {
-            "full"
-        } else {
-            "partial"
-        }
-        .to_owned(),
-        reason: String::new(),
-        took_ms: f64::from(u32::try_from(position % 7).unwrap()) + 1.5,
-        bytes: 12_345,
-        chains: 17,
-        services: 3,
-        lock_wait_ms: 0.0,
-    }
-}
-
-fn conflict(text: &str) -> ConflictRecord {
-    ConflictRecord {
-        service: text.to_owned(),
-        kind: "ExternalIP".to_owned(),
-        ip: "10.0.0.1".to_owned(),
-        port: 80,
-        protocol: "tcp".to_owned(),
-        owner: text.to_owned(),
-        ..ConflictRecord::default()
-    }
-}
-
-/// Returns a family with every kind of content, and with `text` in all texts that come from the
-/// API or from programs.
-fn family(text: &str, count: usize) -> FamilyStatus {
-    FamilyStatus {
-        family: "IPv4".to_owned(),
-        backend: "nft".to_owned(),
-        iptables_version: text.to_owned(),
-        generation: 17,
-        endpoints: 24,
-        rules: 128,
-        pending_services: 2,
-        waiting_since: Some(at(-5)),
-        last_full: Some(SyncRecord {
-            reason: "first".to_owned(),
-            ..sync(0)
-        }),
-        last_partial: Some(sync(1)),
-        last_failure: Some(FailureRecord {
-            at: at(-1),
-            scope: "partial".to_owned(),
-            error: format!("rejected line 2; > 2 | {text}"),
-            consequence: "a full restore follows".to_owned(),
-        }),
-        failed_syncs: 3,
-        verification: Some(Verification {
-            at: at(-300),
-            is_clean: true,
-        }),
-        drift: vec![
-            DriftRecord {
-                at: at(-7300),
-                chains: 2,
-                names: text.to_owned(),
-                program: text.to_owned(),
-            };
-            count.min(20)
-        ],
-        quarantined: vec![
-            QuarantinedService {
-                service: text.to_owned(),
-                error: text.to_owned(),
-                consequence: "it has no rules".to_owned(),
-            };
-            count
-        ],
-        conflicts: vec![conflict(text); count.min(10)],
-        conflict_count: count as u64,
-        over_limits: vec![LimitRecord {
-            limit: "endpoints".to_owned(),
-            services: 1,
-        }],
-        unreadable_tables: vec!["nat".to_owned()],
-        recent_syncs: (0..count.min(200)).map(sync).collect(),
-        ..FamilyStatus::default()
-    }
-}
-
-/// Returns a document with such a family, and one that is disabled.
-fn status(text: &str, count: usize) -> StatusDocument {
-    let disabled = FamilyStatus {
+/// Returns the state of a node that fails, with so many of each record, and with a family that is
+/// disabled.
+fn status(count: usize) -> StatusDocument {
+    let mut status = failing_node();
+    status.families[1] = FamilyStatus {
         family: "IPv6".to_owned(),
         is_disabled: true,
         ..FamilyStatus::default()
     };
-    let mut status = StatusDocument {
-        node: text.to_owned(),
-        version: "1.2.3".to_owned(),
-        started_at: at(-90_000),
-        observed_at: at(0),
-        families: vec![family(text, count), disabled],
-        watches: vec![WatchStatus {
-            kind: "Service".to_owned(),
-            age_seconds: 12.3,
-        }],
-        conntrack: Some(ConntrackStatus {
-            entries: 5,
-            max: 100,
-        }),
-        configuration_changed: true,
-        unknown_settings: vec![text.to_owned()],
-        ..StatusDocument::default()
-    };
+    let family = &mut status.families[0];
+    family.drift = vec![family.drift[0].clone(); count.min(20)];
+    family.quarantined = vec![family.quarantined[0].clone(); count];
+    family.conflicts = vec![family.conflicts[0].clone(); count.min(10)];
+    let syncs = family.recent_syncs.clone().into_iter().cycle();
+    family.recent_syncs = syncs.take(count).collect();
+    family.unreadable_tables = vec!["nat".to_owned()];
+    status.configuration_changed = true;
+    status.unknown_settings = vec!["featureGates.Later".to_owned()];
     status.find_problems();
     status
 }
@@ -250,20 +149,31 @@ fn service_list(text: &str, rows: usize) -> ServiceList {
     }
 }
 
-/// Returns all pages with a text in them.
-fn documents(text: &str) -> [String; 3] {
-    let page = |main: &Markup| document(Audience::Node, text, main).into_string();
+fn page_of(text: &str, main: &Markup) -> String {
+    document(Audience::Node, text, main).into_string()
+}
+
+fn overview_of(status: &StatusDocument) -> String {
+    page_of(&status.node, &overview(status, Audience::Node))
+}
+
+/// Returns the pages about Services with a text in them.
+fn documents(text: &str) -> [String; 2] {
     [
-        page(&overview(&status(text, 3), Audience::Node)),
-        page(&services(&service_list(text, 2))),
-        page(&service(&service_page(text, 3, 1))),
+        page_of(text, &services(&service_list(text, 2))),
+        page_of(text, &service(&service_page(text, 3, 1))),
     ]
 }
 
 /// Returns the paths of the golden files, each with a page in which each tag has a line.
 fn golden() -> impl Iterator<Item = (String, String)> {
-    let names = ["overview", "services", "service"].into_iter();
-    names.zip(documents("shop")).map(|(name, page)| {
+    let [list, one] = documents("shop");
+    let pages = [
+        ("overview", overview_of(&status(3))),
+        ("services", list),
+        ("service", one),
+    ];
+    pages.into_iter().map(|(name, page)| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/status/tests/golden");
         let (head, main) = page.split_once(STYLE).unwrap();
         let lines = format!("{head}{main}\n").replace('<', "\n<");
@@ -309,25 +219,21 @@ fn hostile_texts_add_no_tag_and_no_attribute() {
         let found = documents(text).map(|page| tags(&page));
         assert_eq!(found, expected, "{text:?}");
     }
-    let [_, list, _] = documents("a b?c#d/e%f");
+    let [list, _] = documents("a b?c#d/e%f");
     let link = "href=\"/services/a+b%3Fc%23d/e%25f%2Fa+b%3Fc%23d%2Fe%25f\"";
     assert!(list.contains(link), "{list}");
 }
 
 #[test]
 fn no_text_of_a_state_adds_a_tag() {
-    let mut state = status("shop", 3);
+    let mut state = status(3);
     state.families[0].undetected_pods = Some(UndetectedPods::default());
     state.families[0].other_backend = "legacy".to_owned();
     state.families[0].backend_reason = "plain names in PATH".to_owned();
     state.find_problems();
-    let page = |state: &StatusDocument| {
-        let main = overview(state, Audience::Node);
-        document(Audience::Node, &state.node, &main).into_string()
-    };
-    let expected = tags(&page(&state));
+    let expected = tags(&overview_of(&state));
     for text in TAGS.iter().chain(WORDS) {
-        let found = page(&everywhere(&state, text));
+        let found = overview_of(&everywhere(&state, text));
         assert_eq!(tags(&found), expected, "{text:?}");
     }
 }
@@ -336,35 +242,25 @@ fn no_text_of_a_state_adds_a_tag() {
 fn pages_stay_below_100_kb() {
     const MOST: usize = 100_000;
     let longest = "a".repeat(63);
-    let page = |main: &Markup| document(Audience::Node, &longest, main).into_string().len();
-    let mut busy = status(&longest, 200);
+    let mut busy = everywhere(&status(200), &longest);
     busy.families[1] = busy.families[0].clone();
-    let size = page(&overview(&busy, Audience::Node));
+    let size = overview_of(&busy).len();
     assert!((20_000..MOST).contains(&size), "{size}");
-    let size = page(&services(&service_list(&longest, 50)));
+    let size = page_of(&longest, &services(&service_list(&longest, 50))).len();
     assert!((20_000..MOST).contains(&size), "{size}");
     // All endpoints are of one port of each family.
-    let size = page(&service(&service_page(&longest, 100, 1000)));
+    let size = page_of(&longest, &service(&service_page(&longest, 100, 1000))).len();
     assert!((20_000..MOST).contains(&size), "{size}");
 }
 
 #[test]
 fn others_get_no_names() {
-    let secret = "the-secret-name";
-    let mut status = status(secret, 3).without_names();
-    status.node = "node1".to_owned();
-    status.unknown_settings.clear();
-    for family in &mut status.families {
-        family.iptables_version = "1.8.9".to_owned();
-        for drift in &mut family.drift {
-            drift.program = "iptables".to_owned();
-        }
-    }
-    status.find_problems();
+    let status = status(3).without_names();
     let main = overview(&status, Audience::Others);
     let page = document(Audience::Others, "Node node1", &main).into_string();
-    assert!(!page.contains(secret), "{page}");
-    assert!(!page.contains("\"/services\""), "{page}");
+    for secret in ["shop/", "KUBE-SVC", "192.0.2.7", "\"/services\""] {
+        assert!(!page.contains(secret), "{secret}: {page}");
+    }
     assert!(page.contains("Last failed restore") && page.contains("in quarantine: 3"));
 }
 
