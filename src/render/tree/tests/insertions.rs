@@ -1,44 +1,10 @@
 //! New rules are inserted into their chain if nothing else of it differs; otherwise it is written
 //! whole.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::scene::{Changes, Scene, addresses, ip};
-use crate::render::options::PartialRestore;
 use crate::rules::RulesDigest;
-
-/// Rules of the chains, as a kernel has them after restores.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Kernel(BTreeMap<String, Vec<String>>);
-
-impl Kernel {
-    fn apply(&mut self, changes: &Changes) {
-        for chain in &changes.written {
-            let rules = self.0.entry(chain.name.to_string()).or_default();
-            if chain.is_whole {
-                rules.clear();
-            }
-            for line in chain.rules.lines() {
-                insert(rules, &chain.name, line);
-            }
-        }
-        for name in &changes.deleted {
-            self.0.remove(&**name).unwrap();
-        }
-    }
-}
-
-fn insert(rules: &mut Vec<String>, chain: &str, line: &str) {
-    if let Some(rule) = line.strip_prefix(&format!("-A {chain} ")) {
-        rules.push(rule.to_owned());
-    } else {
-        let numbered = line.strip_prefix(&format!("-I {chain} ")).unwrap();
-        let (number, rule) = numbered.split_once(' ').unwrap();
-        // The kernel accepts up to one more than the rules that it has.
-        rules.insert(number.parse::<usize>().unwrap() - 1, rule.to_owned());
-    }
-}
 
 /// Returns the number of chains that the changes write whole, and of those with insertions.
 fn extents(changes: &Changes) -> (usize, usize) {
@@ -114,27 +80,4 @@ fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
     damage(&mut scene, &leaf);
     scene.add(ip("10.96.0.20"));
     assert_eq!(extents(&scene.changes()), (1, 0));
-}
-
-#[test]
-fn insertions_end_where_a_full_restore_ends() {
-    let all: Vec<IpAddr> = addresses(400, [10, 96, 0, 0], 12).collect();
-    let (mut scene, mut kernel) = (Scene::with([]), Kernel::default());
-    let mut inserted = 0;
-    // Several at once, and some that go.
-    for (index, some) in all.chunks(3).enumerate() {
-        for address in some {
-            scene.add(*address);
-        }
-        if index % 4 == 3 {
-            scene.remove(all[index]);
-        }
-        let changes = scene.changes();
-        inserted += extents(&changes).1;
-        kernel.apply(&changes);
-    }
-    assert!(inserted > 50, "{inserted}");
-    let mut restored = Kernel::default();
-    restored.apply(&scene.rendered(PartialRestore::Kep3453));
-    assert_eq!(kernel, restored);
 }
