@@ -243,6 +243,9 @@ mod cases;
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
+#[cfg(test)]
+#[path = "tests/log.rs"]
+mod logged;
 
 mod clock;
 mod linux;

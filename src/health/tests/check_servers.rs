@@ -19,10 +19,7 @@ fn servers() -> (CheckServers, Writer) {
 
 /// Servers with this number of sockets.
 fn servers_with(sockets: usize) -> (CheckServers, Writer) {
-    let (recorder, writer) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "host1".to_owned(),
-    });
+    let (recorder, writer) = recorder(Origin::sample());
     let shared = CheckServerContext {
         health: Health::new(Duration::from_secs(30)),
         recorder,

@@ -1,8 +1,9 @@
 //! Histories, in seconds; the sync period is 30 s, so patience ends after 60.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::{HealthState, NodeState};
+use crate::clock::instant;
 use crate::net::IpFamily::{self, V4, V6};
 
 #[derive(Clone, Copy)]
@@ -19,7 +20,7 @@ use Event::{Began, Failed, GivenUp, Queued, Succeeded};
 /// Whether both families are healthy at a second, after what happened at seconds before.
 #[track_caller]
 fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
-    let zero = Instant::now_for_tests();
+    let zero = instant();
     let mut state = HealthState::new(Duration::from_secs(30));
     for (second, event) in events {
         let now = zero + Duration::from_secs(*second);
@@ -40,20 +41,6 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
 fn healthy_until(events: &[(u64, Event)], end: u64) {
     check(events, end - 1, true);
     check(events, end, false);
-}
-
-trait NowForTests {
-    fn now_for_tests() -> Self;
-}
-
-impl NowForTests for Instant {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "any instant will do; only differences count"
-    )]
-    fn now_for_tests() -> Self {
-        Self::now()
-    }
 }
 
 /// A sync that was asked for at 0 and ended at 2.
@@ -128,7 +115,7 @@ fn one_family_is_enough_to_be_unhealthy() {
 #[test]
 fn only_a_node_that_stays_is_eligible() {
     let mut state = HealthState::new(Duration::from_secs(30));
-    let now = Instant::now_for_tests();
+    let now = instant();
     assert!(!state.report(now).node_eligible);
     state.node(NodeState::Eligible);
     assert!(state.report(now).node_eligible);

@@ -1,11 +1,12 @@
 //! Tests of the versions of one Service, with chains as `iptables-save` prints them.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use super::{
     ChangeLag, MOST_VERSIONS, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions,
     TableWrite, TableWrites,
 };
+use crate::clock::instant;
 use crate::model::ServiceName;
 use crate::rules::{ChainSet, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
@@ -25,10 +26,9 @@ struct Scene {
 }
 
 impl Scene {
-    #[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
     fn with(first: ServiceVersion) -> Self {
         let start = Moment {
-            instant: Instant::now(),
+            instant: instant(),
             wall: SystemTime::UNIX_EPOCH,
         };
         let mut versions = ServiceVersions::default();

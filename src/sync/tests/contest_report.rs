@@ -1,13 +1,12 @@
 //! Events about rules that another program keeps changing.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::event_report::events;
 use super::report::ReportedMetrics;
 use super::*;
 use crate::events::Event;
+use crate::logged::warnings;
 use crate::rules::Table;
 use crate::sync::kernel::{Compared, Drift};
 
@@ -53,43 +52,24 @@ fn a_contested_table_makes_an_event_that_names_the_table() {
     assert!(notes[0].contains("60s: tables nat. Find"), "{notes:?}");
 }
 
-/// Writer of log lines into memory.
-#[derive(Clone, Default)]
-struct LogLines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for LogLines {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(text)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
-    let lines = LogLines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
-    let log = log.with_writer(move || writer.clone()).finish();
+    let (log, _guard) = warnings();
     let reported = ReportedMetrics::new();
     let drift = Drift::default();
     let failure = missing_program();
-    tracing::subscriber::with_default(log, || {
-        for failed_readings in 1..=20 {
-            reported.reporters[0].compared(&Compared {
-                trigger: ComparisonTrigger::VerificationDue,
-                is_verification: true,
-                drift: &drift,
-                failure: Some(&failure),
-                failed_readings,
-                repair_delay: NOW,
-                delayed_chains: 0,
-            });
-        }
-    });
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for failed_readings in 1..=20 {
+        reported.reporters[0].compared(&Compared {
+            trigger: ComparisonTrigger::VerificationDue,
+            is_verification: true,
+            drift: &drift,
+            failure: Some(&failure),
+            failed_readings,
+            repair_delay: NOW,
+            delayed_chains: 0,
+        });
+    }
+    let text = log.text();
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.contains("reading the rules in the kernel failed, retrying"));
 }

@@ -17,10 +17,7 @@ use crate::tracker::Tracker;
 /// Events that the reporter of IPv4 makes of some reports.
 pub(super) fn events(report: impl FnOnce(&Reporter)) -> Vec<Event> {
     let mut reported = ReportedMetrics::new();
-    let (recorder, mut events) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "node1".to_owned(),
-    });
+    let (recorder, mut events) = recorder(Origin::sample());
     let [of_family, _] = &mut reported.reporters;
     of_family.recorder = recorder;
     report(of_family);

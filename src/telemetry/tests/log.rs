@@ -1,24 +1,11 @@
 //! Levels and formats of log lines.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::io;
 
 use tracing::subscriber::with_default;
 
 use super::{Format, LogError, LogLevel, LogOptions, install, subscriber, with_causes};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(text)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::logged::Lines;
 
 /// Log without output, and its level. The log is closed when it is dropped.
 pub(in crate::telemetry) fn silent() -> (impl Sized, LogLevel) {
@@ -31,8 +18,7 @@ fn captured(options: &LogOptions, color: bool, log: impl FnOnce(&LogLevel)) -> S
     let writer = lines.clone();
     let (subscriber, level) = subscriber(options, color, move || writer.clone()).unwrap();
     with_default(subscriber, || log(&level));
-    let bytes = lines.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
+    lines.text()
 }
 
 fn logged(options: &LogOptions, color: bool) -> String {
@@ -47,6 +33,15 @@ fn logged(options: &LogOptions, color: bool) -> String {
     })
 }
 
+/// What [`logged`] logs before the level changes.
+const ALL: [&str; 5] = [
+    "restored",
+    "own detail",
+    "library warning",
+    "library note",
+    "stale authority",
+];
+
 #[track_caller]
 fn check(verbosity: u8, shown: &[&str]) {
     let options = LogOptions {
@@ -54,13 +49,7 @@ fn check(verbosity: u8, shown: &[&str]) {
         ..LogOptions::default()
     };
     let text = logged(&options, false);
-    for words in [
-        "restored",
-        "own detail",
-        "library warning",
-        "library note",
-        "stale authority",
-    ] {
+    for words in ALL {
         assert_eq!(
             text.contains(words),
             shown.contains(&words),
@@ -74,15 +63,8 @@ fn check(verbosity: u8, shown: &[&str]) {
 #[test]
 fn higher_verbosity_logs_more() {
     check(0, &["restored", "library warning", "stale authority"]);
-    let all = [
-        "restored",
-        "own detail",
-        "library warning",
-        "library note",
-        "stale authority",
-    ];
     for verbosity in [2, 5, 10] {
-        check(verbosity, &all);
+        check(verbosity, &ALL);
     }
 }
 

@@ -7,10 +7,12 @@ use serde_json::json;
 use super::*;
 use crate::model::ServiceName;
 
-fn origin() -> Origin {
-    Origin {
-        node_name: "node1".to_owned(),
-        host_name: "host1".to_owned(),
+impl Origin {
+    pub(crate) fn sample() -> Self {
+        Self {
+            node_name: "node1".to_owned(),
+            host_name: "host1".to_owned(),
+        }
     }
 }
 
@@ -21,7 +23,7 @@ fn at() -> SystemTime {
 
 #[test]
 fn an_event_about_the_node() {
-    let object = object(&Event::Starting, &origin(), at());
+    let object = object(&Event::Starting, &Origin::sample(), at());
     let expected = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -41,7 +43,7 @@ fn an_event_about_the_node() {
 #[test]
 fn an_event_about_a_service() {
     let event = Event::CheckNotServed(ServiceName::new("shop", "lb"), "taken".to_owned());
-    let object = json!(object(&event, &origin(), at()));
+    let object = json!(object(&event, &Origin::sample(), at()));
     let regarding =
         json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "lb"});
     assert_eq!(object["regarding"], regarding);

@@ -62,10 +62,7 @@ fn server(codes: &[u16]) -> (ApiClient, Log) {
 /// What the server is asked if these things happen at once, within an hour.
 async fn asked(codes: &[u16], happen: impl Fn(&Recorder)) -> Vec<String> {
     let (server, log) = server(codes);
-    let (recorder, writer) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "host1".to_owned(),
-    });
+    let (recorder, writer) = recorder(Origin::sample());
     happen(&recorder);
     let hour = Duration::from_secs(3600);
     assert!(timeout(hour, writer.run(&server)).await.is_err());
@@ -89,10 +86,7 @@ async fn events_are_written_once() {
 
 #[test]
 fn an_event_is_not_repeated_for_half_an_hour() {
-    let (_, mut writer) = recorder(Origin {
-        node_name: String::new(),
-        host_name: String::new(),
-    });
+    let (_, mut writer) = recorder(Origin::sample());
     let mut is_due = |name: &str, minute: u64| {
         let event = Event::CheckNotServed(ServiceName::new("shop", name), String::new());
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(minute * 60);
@@ -146,10 +140,7 @@ async fn nobody_waits_for_a_full_queue() {
         }
     });
     assert_eq!(log.await.len(), 256);
-    let (recorder, writer) = recorder(Origin {
-        node_name: String::new(),
-        host_name: String::new(),
-    });
+    let (recorder, writer) = recorder(Origin::sample());
     drop(writer);
     recorder.record(Event::Starting);
     recorder.flush().await;
@@ -160,10 +151,7 @@ async fn nobody_waits_for_a_full_queue() {
 #[tokio::test(start_paused = true)]
 async fn a_flush_waits_for_what_was_said() {
     let (server, log) = server(&[503]);
-    let (recorder, writer) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "host1".to_owned(),
-    });
+    let (recorder, writer) = recorder(Origin::sample());
     recorder.record(Event::Starting);
     tokio::select! {
         () = recorder.flush() => {}

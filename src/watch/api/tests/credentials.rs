@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tower::{BoxError, Service};
 
 use super::super::transport::{REREAD_INTERVAL, RotatedClient};
+use crate::logged::warnings;
 
 /// Client that answers every request with its certificate.
 #[derive(Clone)]
@@ -90,8 +91,7 @@ async fn an_unusable_certificate_leaves_the_last_one_in_use() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "one");
     let client = rotated(&folder).unwrap();
-    let log = CountWarnings::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let (log, _guard) = warnings();
     for name in ["certificate", "key"] {
         fs::remove_file(folder.path().join(name)).unwrap();
         for _ in 0..3 {
@@ -103,14 +103,14 @@ async fn an_unusable_certificate_leaves_the_last_one_in_use() {
     tokio::time::advance(REREAD_INTERVAL).await;
     assert_eq!(presented(&client).await, "one");
     // The log leaves out warnings that repeat.
-    assert_eq!(log.warnings(), 7);
+    assert_eq!(log.text().lines().count(), 7);
     write(&folder, "two");
     tokio::time::advance(REREAD_INTERVAL).await;
     assert_eq!(presented(&client).await, "two");
     write(&folder, "broken");
     tokio::time::advance(REREAD_INTERVAL).await;
     assert_eq!(presented(&client).await, "two");
-    assert_eq!(log.warnings(), 8);
+    assert_eq!(log.text().lines().count(), 8);
 }
 
 #[test]
@@ -120,40 +120,6 @@ fn an_unreadable_certificate_is_an_error_at_startup() {
     let error = rotated(&folder).err().unwrap();
     let expected = format!("cannot read client certificate `{}`: ", path.display());
     assert!(error.to_string().starts_with(&expected), "{error}");
-}
-
-/// Counts the warnings that are logged.
-#[derive(Clone, Default)]
-struct CountWarnings(Arc<Mutex<usize>>);
-
-impl CountWarnings {
-    fn warnings(&self) -> usize {
-        *self.0.lock().unwrap()
-    }
-}
-
-impl tracing::Subscriber for CountWarnings {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        if *event.metadata().level() == tracing::Level::WARN {
-            *self.0.lock().unwrap() += 1;
-        }
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 fn config(path: &Path) -> Config {
