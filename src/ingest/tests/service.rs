@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{assert_noted, parse};
+use crate::cases::cases;
 use crate::ingest::{Diagnostic, Interner, ServiceObject, service};
 use crate::model::{Service, TrafficPolicy};
 use crate::net::PerFamily;
@@ -80,50 +81,53 @@ fn check_noted(spec: Value, expected: &str, noted: &[&str]) {
     assert_noted(&diagnostics, noted);
 }
 
-#[test]
-fn some_services_have_no_rules() {
-    check(json!({}), "10.96.0.7 :80/tcp | -");
-    check(json!({ "clusterIP": "" }), "- | -");
-    check(json!({ "clusterIP": null }), "- | -");
-    check(
-        json!({ "clusterIP": "None", "clusterIPs": ["None"] }),
-        "- | -",
-    );
-    check(json!({ "type": "ExternalName" }), "- | -");
-    check(json!({ "ports": [] }), "10.96.0.7 | -");
+/// Checks cases `SPEC => IPv4 | IPv6`, in JSON, each followed by what is reported.
+#[track_caller]
+fn check_all(table: &str) {
+    for (case, noted) in cases(table) {
+        let (spec, expected) = case.split_once(" => ").unwrap();
+        let noted: Vec<&str> = noted.lines().collect();
+        check_noted(serde_json::from_str(spec).unwrap(), expected, &noted);
+    }
 }
 
 #[test]
-fn cluster_ip_is_found_by_family() {
-    check(json!({ "clusterIP": "fd00::7" }), "- | fd00::7 :80/tcp");
-    // Without families the list is not looked at.
-    check(
-        json!({ "clusterIPs": ["10.96.0.7", "fd00::7"] }),
-        "10.96.0.7 :80/tcp | -",
+fn some_services_have_no_rules() {
+    check_all(
+        r#"
+{} => 10.96.0.7 :80/tcp | -
+{"clusterIP": ""} => - | -
+{"clusterIP": null} => - | -
+{"clusterIP": "None", "clusterIPs": ["None"]} => - | -
+{"type": "ExternalName"} => - | -
+{"ports": []} => 10.96.0.7 | -
+"#,
     );
-    let dual = json!({
-        "clusterIP": "fd00::7",
-        "clusterIPs": ["fd00::7", "10.96.0.8"],
-        "ipFamilies": ["IPv6", "IPv4"],
-    });
-    check(dual, "10.96.0.8 :80/tcp | fd00::7 :80/tcp");
-    let short = json!({ "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4", "IPv6"] });
-    check(short, "10.96.0.7 :80/tcp | -");
-    let bare = json!({ "ipFamilies": ["IPv4"] });
-    check(bare, "- | -");
+}
+
+/// Without families the list is not looked at.
+#[test]
+fn cluster_ip_is_found_by_family() {
+    check_all(
+        r#"
+{"clusterIP": "fd00::7"} => - | fd00::7 :80/tcp
+{"clusterIPs": ["10.96.0.7", "fd00::7"]} => 10.96.0.7 :80/tcp | -
+{"clusterIP": "fd00::7", "clusterIPs": ["fd00::7", "10.96.0.8"], "ipFamilies": ["IPv6", "IPv4"]} => 10.96.0.8 :80/tcp | fd00::7 :80/tcp
+{"clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4", "IPv6"]} => 10.96.0.7 :80/tcp | -
+{"ipFamilies": ["IPv4"]} => - | -
+"#,
+    );
 }
 
 #[test]
 fn cluster_ips_that_are_none_cost_their_family() {
-    check_noted(
-        json!({ "clusterIP": "10.96.0.700" }),
-        "- | -",
-        &["spec.clusterIP: `10.96.0.700` is not a valid address"],
-    );
-    check_noted(
-        json!({ "clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"] }),
-        "10.96.0.7 :80/tcp | -",
-        &["spec.clusterIPs[1]: `10.96.0.8` is not a valid IPv6 address"],
+    check_all(
+        r#"
+{"clusterIP": "10.96.0.700"} => - | -
+    spec.clusterIP: `10.96.0.700` is not a valid address
+{"clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"]} => 10.96.0.7 :80/tcp | -
+    spec.clusterIPs[1]: `10.96.0.8` is not a valid IPv6 address
+"#,
     );
 }
 
@@ -203,40 +207,17 @@ fn load_balancer_addresses_depend_on_their_mode() {
 
 #[test]
 fn source_ranges_restrict_only_their_family() {
-    #[track_caller]
-    fn check_ranges(ranges: Value, expected: &str, noted: &[&str]) {
-        let spec = json!({
-            "clusterIPs": ["10.96.0.7", "fd00::7"],
-            "ipFamilies": ["IPv4", "IPv6"],
-            "loadBalancerSourceRanges": ranges,
-            "ports": [],
-        });
-        check_noted(spec, expected, noted);
-    }
-
-    check_ranges(
-        json!([" 10.1.2.3/8\t", "2001:db8::/32 ", "  "]),
-        "10.96.0.7 from [10.0.0.0/8] | fd00::7 from [2001:db8::/32]",
-        &[],
-    );
-    check_ranges(
-        json!(["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"]),
-        "10.96.0.7 | fd00::7 from [2001:db8::/32]",
-        &[],
-    );
-    check_ranges(
-        json!(["::/0", "10.0.0.0/8"]),
-        "10.96.0.7 from [10.0.0.0/8] | fd00::7",
-        &[],
-    );
-    check_ranges(
-        json!(["10.0.0.0/33", "10.0.0.1"]),
-        "10.96.0.7 | fd00::7",
-        &[
-            "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped",
-            "spec.loadBalancerSourceRanges[1]: `10.0.0.1` is not a valid network; it is skipped",
-        ],
-    );
+    let table = r#"
+[" 10.1.2.3/8\t", "2001:db8::/32 ", "  "] => 10.96.0.7 from [10.0.0.0/8] | fd00::7 from [2001:db8::/32]
+["10.0.0.0/8", "0.0.0.0/0", "2001:db8::/32"] => 10.96.0.7 | fd00::7 from [2001:db8::/32]
+["::/0", "10.0.0.0/8"] => 10.96.0.7 from [10.0.0.0/8] | fd00::7
+["10.0.0.0/33", "10.0.0.1"] => 10.96.0.7 | fd00::7
+    spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped
+    spec.loadBalancerSourceRanges[1]: `10.0.0.1` is not a valid network; it is skipped
+"#;
+    let dual = r#"
+{"clusterIPs": ["10.96.0.7", "fd00::7"], "ipFamilies": ["IPv4", "IPv6"], "ports": [], "loadBalancerSourceRanges": ["#;
+    check_all(&table.replace("\n[", dual).replace("] =>", "]} =>"));
 }
 
 /// Otherwise a mistake in the only range would open the load balancer to everybody.
@@ -289,32 +270,20 @@ fn affinity_has_a_default_timeout() {
     }
 }
 
+/// Also one of the other family.
 #[test]
 fn external_policy_needs_an_external_address() {
-    let local = |kind: Value, external_ips: Value| {
-        json!({
-            "type": kind,
-            "externalIPs": external_ips,
-            "externalTrafficPolicy": "Local",
-            "ports": [],
-        })
-    };
-    check(
-        local(json!("NodePort"), json!([])),
-        "10.96.0.7 external-local | -",
+    check_all(
+        r#"
+{"externalTrafficPolicy": "Local", "type": "NodePort"} => 10.96.0.7 external-local :80/tcp | -
+{"externalTrafficPolicy": "Local", "type": "ClusterIP"} => 10.96.0.7 :80/tcp | -
+{"externalTrafficPolicy": "Local", "type": null} => 10.96.0.7 :80/tcp | -
+{"externalTrafficPolicy": "Local", "type": "ClusterIP", "externalIPs": ["192.0.2.9"]} => 10.96.0.7 external [192.0.2.9] external-local :80/tcp | -
+{"externalTrafficPolicy": "Local", "type": null, "externalIPs": ["192.0.2.9"]} => 10.96.0.7 external [192.0.2.9] external-local :80/tcp | -
+{"externalTrafficPolicy": "Local", "type": "ClusterIP", "externalIPs": ["2001:db8::9"]} => 10.96.0.7 external-local :80/tcp | -
+{"externalTrafficPolicy": "Cluster", "type": "NodePort"} => 10.96.0.7 :80/tcp | -
+"#,
     );
-    check(local(json!("ClusterIP"), json!([])), "10.96.0.7 | -");
-    check(local(json!(null), json!([])), "10.96.0.7 | -");
-    let expected = "10.96.0.7 external [192.0.2.9] external-local | -";
-    check(local(json!("ClusterIP"), json!(["192.0.2.9"])), expected);
-    check(local(json!(null), json!(["192.0.2.9"])), expected);
-    // An address of the other family is one, too.
-    check(
-        local(json!("ClusterIP"), json!(["2001:db8::9"])),
-        "10.96.0.7 external-local | -",
-    );
-    let cluster = json!({ "type": "NodePort", "externalTrafficPolicy": "Cluster" });
-    check(cluster, "10.96.0.7 :80/tcp | -");
 }
 
 #[test]
@@ -327,34 +296,27 @@ fn internal_policy_applies_to_any_type() {
 
 #[test]
 fn health_check_port_is_for_local_load_balancers() {
-    let with = |kind: &str, policy: &str, port: Value| {
-        json!({
-            "type": kind,
-            "externalTrafficPolicy": policy,
-            "healthCheckNodePort": port,
-            "ports": [],
-        })
-    };
-    let port = json!(30_100);
-    check(
-        with("LoadBalancer", "Cluster", port.clone()),
-        "10.96.0.7 | -",
-    );
-    check(
-        with("NodePort", "Local", port.clone()),
-        "10.96.0.7 external-local | -",
-    );
-    check(
-        with("LoadBalancer", "Local", port),
-        "10.96.0.7 external-local health 30100 | -",
-    );
-    for (port, shown) in [(json!(null), 0), (json!(0), 0), (json!(65_536), 65_536)] {
-        let problem = format!(
-            "spec.healthCheckNodePort: {shown} is not a valid port; \
-             load balancers cannot ask for local endpoints"
-        );
-        let spec = with("LoadBalancer", "Local", port);
-        check_noted(spec, "10.96.0.7 external-local | -", &[&problem]);
+    let table = "
+LoadBalancer Cluster 30100 => 10.96.0.7 :80/tcp | -
+NodePort Local 30100 => 10.96.0.7 external-local :80/tcp | -
+LoadBalancer Local 30100 => 10.96.0.7 external-local health 30100 :80/tcp | -
+LoadBalancer Local null => 10.96.0.7 external-local :80/tcp | -
+    spec.healthCheckNodePort: 0 is not a valid port; load balancers cannot ask for local endpoints
+LoadBalancer Local 0 => 10.96.0.7 external-local :80/tcp | -
+    spec.healthCheckNodePort: 0 is not a valid port; load balancers cannot ask for local endpoints
+LoadBalancer Local 65536 => 10.96.0.7 external-local :80/tcp | -
+    spec.healthCheckNodePort: 65536 is not a valid port; load balancers cannot ask for local endpoints
+";
+    for (case, noted) in cases(table) {
+        let (spec, expected) = case.split_once(" => ").unwrap();
+        let [kind, policy, port] = spec.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{case}");
+        };
+        let port: Value = serde_json::from_str(port).unwrap();
+        let spec = json!({
+            "type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": port,
+        });
+        check_noted(spec, expected, &noted.lines().collect::<Vec<_>>());
     }
 }
 

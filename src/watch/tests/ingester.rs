@@ -146,84 +146,48 @@ fn slices_go_to_their_family() {
     }
 }
 
+/// Checks the changes for both families after a history of Nodes: `[` begins a list and `]` ends
+/// it, and `?NAME` cannot be decoded.
+#[track_caller]
+fn check_nodes(history: &str, expected: &str) {
+    let send = |collected: &mut Collected| {
+        for word in history.split(' ') {
+            let (first, name) = word.split_at(1);
+            match first {
+                "[" => collected.node(SourceEvent::Listing),
+                "]" => collected.node(SourceEvent::Listed),
+                "+" => collected.node(SourceEvent::Set(node(name))),
+                "-" => collected.node(SourceEvent::Deleted(node(name).metadata.object_name())),
+                _ => collected.keep(Kind::Node, "", name),
+            }
+        }
+    };
+    let both: Vec<&str> = expected.split(' ').collect();
+    check(send, &both, &both);
+}
+
 #[test]
 fn node_goes_to_both_families() {
-    let both = ["+node", "-node", "Node]"];
-    check(
-        |ingester| {
-            ingester.node(SourceEvent::Listing);
-            ingester.node(SourceEvent::Set(node("here")));
-            ingester.node(SourceEvent::Deleted(node("here").metadata.object_name()));
-            ingester.node(SourceEvent::Listed);
-        },
-        &both,
-        &both,
-    );
+    check_nodes("[ +here -here ]", "+node -node Node]");
 }
 
 #[test]
 fn a_node_that_a_list_lacks_is_deleted() {
-    let both = ["+node", "Node]", "-node", "Node]"];
-    check(
-        |ingester| {
-            ingester.node(SourceEvent::Listing);
-            ingester.node(SourceEvent::Set(node("here")));
-            ingester.node(SourceEvent::Listed);
-            ingester.node(SourceEvent::Listing);
-            ingester.node(SourceEvent::Listed);
-        },
-        &both,
-        &both,
-    );
+    check_nodes("[ +here ] [ ]", "+node Node] -node Node]");
 }
 
 #[test]
 fn an_undecodable_node_is_kept() {
-    for (unreadable, is_kept) in [("here", true), ("", true), ("elsewhere", false)] {
-        let mut both = vec!["+node", "Node]", "-node", "Node]"];
-        both.retain(|word| !is_kept || *word != "-node");
-        check(
-            |ingester| {
-                ingester.node(SourceEvent::Listing);
-                ingester.node(SourceEvent::Set(node("here")));
-                ingester.node(SourceEvent::Listed);
-                ingester.node(SourceEvent::Listing);
-                ingester.keep(Kind::Node, "", unreadable);
-                ingester.node(SourceEvent::Listed);
-            },
-            &both,
-            &both,
-        );
-    }
+    check_nodes("[ +here ] [ ?here ]", "+node Node] Node]");
+    check_nodes("[ +here ] [ ? ]", "+node Node] Node]");
+    check_nodes("[ +here ] [ ?elsewhere ]", "+node Node] -node Node]");
 }
 
 #[test]
 fn another_node_is_ignored() {
-    let both = ["+node", "Node]"];
-    check(
-        |ingester| {
-            ingester.node(SourceEvent::Listing);
-            ingester.node(SourceEvent::Set(node("here")));
-            ingester.node(SourceEvent::Set(node("elsewhere")));
-            ingester.node(SourceEvent::Listed);
-            ingester.node(SourceEvent::Set(node("")));
-            ingester.node(SourceEvent::Deleted(
-                node("elsewhere").metadata.object_name(),
-            ));
-        },
-        &both,
-        &both,
-    );
+    check_nodes("[ +here +elsewhere ] + -elsewhere", "+node Node]");
     // A list of other Nodes alone lacks this one.
-    check(
-        |ingester| {
-            ingester.node(SourceEvent::Listing);
-            ingester.node(SourceEvent::Set(node("elsewhere")));
-            ingester.node(SourceEvent::Listed);
-        },
-        &["-node", "Node]"],
-        &["-node", "Node]"],
-    );
+    check_nodes("[ +elsewhere ]", "-node Node]");
 }
 
 #[test]

@@ -18,7 +18,8 @@ fn check(status: i32, stderr: &str, expected: &str) {
     assert_eq!(shown, expected, "{stderr}");
 }
 
-/// Checks cases `STATUS => RESULT` by what the program prints; `$` ends a line that ends in a blank.
+/// Checks cases `STATUS => RESULT` by what the program prints; a line that ends in a blank ends in
+/// `$` here.
 #[track_caller]
 fn check_all(table: &str) {
     for (case, stderr) in cases(table) {

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use futures::FutureExt;
+use tempfile::TempDir;
 
 use super::*;
 
@@ -18,12 +19,18 @@ fn open(path: &Path) {
         .unwrap();
 }
 
-#[test]
-fn the_generation_changes_when_the_lock_is_opened() {
+/// A lock file that was opened before it is watched.
+fn watched() -> (TempDir, PathBuf, LockWatch) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("xtables.lock");
     open(&path);
     let watch = LockWatch::of(path.clone()).unwrap();
+    (folder, path, watch)
+}
+
+#[test]
+fn the_generation_changes_when_the_lock_is_opened() {
+    let (_folder, path, watch) = watched();
     let first = watch.generation();
     assert!(first.is_some());
     assert_eq!(watch.generation(), first);
@@ -49,10 +56,7 @@ fn a_missing_lock_file_has_no_generation() {
 
 #[test]
 fn a_file_that_replaces_the_lock_is_watched() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("xtables.lock");
-    open(&path);
-    let watch = LockWatch::of(path.clone()).unwrap();
+    let (_folder, path, watch) = watched();
     let first = watch.generation();
     // Held open by a waiting program: the file stays, without a name.
     let held = File::open(&path).unwrap();
@@ -109,10 +113,7 @@ fn a_file_at_the_path_through_another_folder_is_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_rules_long_after_the_last_opening_bypasses_the_lock() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("xtables.lock");
-    open(&path);
-    let watch = LockWatch::of(path.clone()).unwrap();
+    let (_folder, path, watch) = watched();
     // A program may hold the lock for minutes before it changes rules.
     open(&path);
     watch.update();
@@ -149,10 +150,7 @@ async fn released(watch: &LockWatch) -> Option<Instant> {
 
 #[tokio::test]
 async fn a_release_is_the_last_closing_of_a_lock_that_stays_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("xtables.lock");
-    open(&path);
-    let watch = LockWatch::of(path.clone()).unwrap();
+    let (_folder, path, watch) = watched();
     assert_eq!(released(&watch).await, None);
     // Tables of one restore: the lock is opened again at once.
     let first = File::open(&path).unwrap();
