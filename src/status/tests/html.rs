@@ -52,7 +52,8 @@ fn status(count: usize) -> StatusDocument {
     let syncs = family.recent_syncs.clone().into_iter().cycle();
     family.recent_syncs = syncs.take(count).collect();
     family.unreadable_tables = vec!["nat".to_owned()];
-    status.configuration_changed = true;
+    family.verification.as_mut().unwrap().is_clean = true;
+    (status.configuration_invalid, status.configuration_changed) = (false, true);
     status.unknown_settings = vec!["featureGates.Later".to_owned()];
     status.find_problems();
     status

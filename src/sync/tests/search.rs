@@ -269,41 +269,30 @@ async fn full_syncs_render_a_service_in_quarantine_as_last_applied() {
     }
 }
 
-#[tokio::test]
-async fn clients_of_a_new_service_that_fails_are_rejected() {
+/// A new Service has an endpoint, and its rules contain `poison`: only those that it falls back to
+/// are written, and the change of another one.
+async fn falls_back(poison: &str, fallback: Fallback, rules: &[Change]) {
     for how in WAYS {
-        let mut syncer = changed(
-            POISON,
-            how,
-            [service(40, true), endpoint(40, 66), endpoint(3, 2)],
-        )
-        .await;
+        let new = [service(40, true), endpoint(40, 66), endpoint(3, 2)];
+        let mut syncer = changed(poison, how, new).await;
         let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.overridden, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
-        assert_eq!(blamed.fallback, Fallback::NoEndpoints);
-        let expected = rules_of([service(40, true), endpoint(3, 2)]).await;
-        assert_rules(&syncer, &expected);
+        assert_eq!(blamed.fallback, fallback);
+        assert_rules(&syncer, &rules_of(rules.to_vec()).await);
     }
+}
+
+#[tokio::test]
+async fn clients_of_a_new_service_that_fails_are_rejected() {
+    let rules = [service(40, true), endpoint(3, 2)];
+    falls_back(POISON, Fallback::NoEndpoints, &rules).await;
 }
 
 /// Even its reject rule is rejected.
 #[tokio::test]
 async fn a_service_that_fails_in_every_form_is_left_out() {
-    for how in WAYS {
-        let mut syncer = changed(
-            "ns/40:p",
-            how,
-            [service(40, true), endpoint(40, 1), endpoint(3, 2)],
-        )
-        .await;
-        let outcome = sync_applied(&mut syncer).await;
-        assert_eq!(outcome.overridden, [name(40)]);
-        let blamed = &outcome.search.unwrap().quarantined[0];
-        assert_eq!(blamed.fallback, Fallback::NoRules);
-        let expected = rules_of([endpoint(3, 2)]).await;
-        assert_rules(&syncer, &expected);
-    }
+    falls_back("ns/40:p", Fallback::NoRules, &[endpoint(3, 2)]).await;
 }
 
 #[tokio::test]

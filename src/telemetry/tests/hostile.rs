@@ -5,18 +5,9 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{MetricsPages, PageSettings};
+use super::MetricsPages;
+use super::tests::pages;
 use crate::hostile::{bytes, cases, mutated_text};
-use crate::telemetry::Metrics;
-
-fn pages() -> MetricsPages {
-    let settings = PageSettings {
-        configz: "{}".into(),
-        flags: [("v".to_owned(), "2".to_owned())].into(),
-        debugging: None,
-    };
-    MetricsPages::new(Metrics::new().unwrap().registry, settings).unwrap()
-}
 
 proptest! {
     #![proptest_config(cases(1500))]

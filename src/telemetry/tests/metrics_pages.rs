@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use super::{MetricsPages, PageSettings};
 use crate::telemetry::Metrics;
 
-fn pages() -> MetricsPages {
+pub(super) fn pages() -> MetricsPages {
     let settings = PageSettings {
         configz: "{}".into(),
         flags: BTreeMap::from([("v".to_owned(), "2".to_owned())]),
