@@ -3,40 +3,28 @@
 //! The kernel has or had these rules: a rule that cannot be parsed is kept as text, and a payload
 //! that is read as a dump may delete chains that only the kernel had.
 
-use std::fmt;
-
 use hashbrown::HashMap;
 
 use super::error::LineError;
 use super::grammar::{Rule, is_altered, without_counters};
 use super::table::TracedTable;
 
-/// Verdict on a packet that reaches the end of a built-in chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum ChainPolicy {
-    /// The packet continues with the next hook.
-    #[default]
-    Accept,
-    /// The packet is dropped without a reply.
-    Drop,
+enum_of_words! {
+    all
+    /// Verdict on a packet that reaches the end of a built-in chain.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+    pub enum ChainPolicy {
+        /// The packet continues with the next hook.
+        #[default]
+        Accept = "ACCEPT",
+        /// The packet is dropped without a reply.
+        Drop = "DROP",
+    }
 }
 
 impl ChainPolicy {
     pub(super) fn read(text: &str) -> Option<Self> {
-        match text {
-            "ACCEPT" => Some(Self::Accept),
-            "DROP" => Some(Self::Drop),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for ChainPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Accept => "ACCEPT",
-            Self::Drop => "DROP",
-        })
+        Self::ALL.into_iter().find(|policy| policy.as_str() == text)
     }
 }
 

@@ -90,49 +90,29 @@ pub(crate) struct ShadowDifference {
     pub(crate) is_waiting: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ShadowKind {
-    /// A chain of a Service is missing.
-    MissingChain,
-    /// A chain of a Service has other rules.
-    ChangedChain,
-    /// A chain of no Service.
-    StaleChain,
-    /// A chain that all Services share lacks a rule of a Service.
-    MissingRule,
-    /// Such a chain has a rule that the Service does not have anymore.
-    StaleRule,
-    /// A chain whose rules depend on options alone lacks rules or has others.
-    FixedChain,
-    /// A jump from a built-in chain, or to `KUBE-NODEPORTS`, is missing.
-    Jump,
+enum_of_words! {
+    all
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(crate) enum ShadowKind {
+        /// A chain of a Service is missing.
+        MissingChain = "missing_chain",
+        /// A chain of a Service has other rules.
+        ChangedChain = "changed_chain",
+        /// A chain of no Service.
+        StaleChain = "stale_chain",
+        /// A chain that all Services share lacks a rule of a Service.
+        MissingRule = "missing_rule",
+        /// Such a chain has a rule that the Service does not have anymore.
+        StaleRule = "stale_rule",
+        /// A chain whose rules depend on options alone lacks rules or has others.
+        FixedChain = "fixed_chain",
+        /// A jump from a built-in chain, or to `KUBE-NODEPORTS`, is missing.
+        Jump = "jump",
+    }
 }
 
 impl ShadowKind {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::MissingChain,
-        Self::ChangedChain,
-        Self::StaleChain,
-        Self::MissingRule,
-        Self::StaleRule,
-        Self::FixedChain,
-        Self::Jump,
-    ];
-
-    /// Returns the value in logs, metric labels and documents.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::MissingChain => "missing_chain",
-            Self::ChangedChain => "changed_chain",
-            Self::StaleChain => "stale_chain",
-            Self::MissingRule => "missing_rule",
-            Self::StaleRule => "stale_rule",
-            Self::FixedChain => "fixed_chain",
-            Self::Jump => "jump",
-        }
-    }
-
     /// Reports whether packets can be treated differently: no rule jumps to a stale chain, or that
     /// rule is a difference of its own.
     pub(crate) const fn affects_packets(self) -> bool {

@@ -78,22 +78,14 @@ pub(crate) struct EndpointSummary {
     pub(crate) in_local: bool,
 }
 
-/// Condition of an endpoint, from those in its slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndpointCondition {
-    Ready,
-    NotReady,
-    /// Ready or not.
-    Terminating,
-}
-
-impl EndpointCondition {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::NotReady => "not ready",
-            Self::Terminating => "terminating",
-        }
+enum_of_words! {
+    /// Condition of an endpoint, from those in its slice.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum EndpointCondition {
+        Ready = "ready",
+        NotReady = "not ready",
+        /// Ready or not.
+        Terminating = "terminating",
     }
 }
 

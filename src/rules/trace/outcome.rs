@@ -156,15 +156,17 @@ pub enum Verdict {
     Unclear(Unclear),
 }
 
-/// Cause why the reply to a packet does not reach the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ReplyLoss {
-    /// A rule or policy drops the reply.
-    Dropped,
-    /// A rule rejects the reply; the receiver gets the error, and the client nothing.
-    Rejected,
-    /// A rule exempts the reply from connection tracking, so that it is not translated back.
-    Untracked,
+enum_of_words! {
+    /// Cause why the reply to a packet does not reach the client.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum ReplyLoss {
+        /// A rule or policy drops the reply.
+        Dropped = "dropped",
+        /// A rule rejects the reply; the receiver gets the error, and the client nothing.
+        Rejected = "rejected",
+        /// A rule exempts the reply from connection tracking, so that it is not translated back.
+        Untracked = "not translated back",
+    }
 }
 
 /// Reason for which a verdict cannot be determined.
@@ -217,16 +219,6 @@ impl fmt::Display for Verdict {
             Self::Rejected => f.write_str("rejected"),
             Self::Unclear(why) => write!(f, "unclear: {why}"),
         }
-    }
-}
-
-impl fmt::Display for ReplyLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Dropped => "dropped",
-            Self::Rejected => "rejected",
-            Self::Untracked => "not translated back",
-        })
     }
 }
 
