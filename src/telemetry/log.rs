@@ -111,7 +111,7 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let set_by_filter = options.filter.as_deref().map(str::parse).transpose();
+    let set_by_filter = options.filter.as_deref().map(targets).transpose();
     let set_by_filter: Option<Targets> = set_by_filter.map_err(|source| LogError::Filter {
         filter: options.filter.clone().unwrap_or_default(),
         source,
@@ -222,6 +222,14 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
+}
+
+/// Parses a filter; blank directives and spaces around others are dropped, as a list in a manifest
+/// may have them.
+fn targets(filter: &str) -> Result<Targets, ParseError> {
+    let directives = filter.split(',').map(str::trim);
+    let directives = directives.filter(|directive| !directive.is_empty());
+    directives.collect::<Vec<_>>().join(",").parse()
 }
 
 /// Adds the levels that a `-v` number stands for; of two for the same module, the last one counts.

@@ -71,7 +71,7 @@ fn higher_verbosity_logs_more() {
 #[test]
 fn a_changed_level_keeps_the_modules_of_the_filter() {
     let options = LogOptions {
-        filter: Some("deltaproxy=warn,kube_runtime=debug".to_owned()),
+        filter: Some("deltaproxy=warn, kube_runtime=debug,".to_owned()),
         ..LogOptions::default()
     };
     let text = captured(&options, false, |level| {
