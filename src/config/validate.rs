@@ -22,6 +22,7 @@ use crate::host::ConntrackSettings;
 use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use crate::render::{LocalDetector, LocalMode, NodePortAddressItem, TreeThresholds};
 use crate::sync::Gap;
+use crate::telemetry::PREVIOUS_MINOR_VERSION;
 
 /// Returns the arrangement of the rules in dispatch chains.
 pub(super) fn service_dispatch(
@@ -164,14 +165,11 @@ pub(super) fn hidden_metrics(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
 ) {
-    /// Minor version before that of the kube-proxy that this program replaces.
-    const PREVIOUS: &str = "1.36";
-
     let version = &configuration.show_hidden_metrics_for_version;
-    if !version.is_empty() && version != PREVIOUS {
+    if !version.is_empty() && version != PREVIOUS_MINOR_VERSION {
         problems.add(
             "showHiddenMetricsForVersion",
-            format!("must be the previous version, {PREVIOUS}; got `{version}`"),
+            format!("must be the previous version, {PREVIOUS_MINOR_VERSION}; got `{version}`"),
         );
     }
 }

@@ -11,8 +11,9 @@ pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line
 pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
     ConfigFileState, ConfigMetrics, ConnectionMetrics, ConnectionReading, HealthMetrics,
-    HistoryMetrics, KubernetesBuild, KubernetesVersion, ManifestMetrics, Metrics, RequestMetrics,
-    ShadowMetrics, ShadowProxy, SyncKind, SyncMetrics, UnknownSettings, WatchAges, WatchMetrics,
+    HistoryMetrics, KubernetesBuild, KubernetesVersion, ManifestMetrics, Metrics,
+    PREVIOUS_MINOR_VERSION, RequestMetrics, ShadowMetrics, ShadowProxy, SyncKind, SyncMetrics,
+    UnknownSettings, WatchAges, WatchMetrics,
 };
 pub(crate) use metrics_pages::{MetricsPages, PageSettings};
 pub(crate) use server::{

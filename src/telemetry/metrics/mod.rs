@@ -20,7 +20,9 @@ pub(crate) use health::{
 };
 use process::ReadCount;
 pub(super) use process::{KUBE_PROXY_MINOR_VERSION, START, register_start};
-pub(crate) use process::{KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion};
+pub(crate) use process::{
+    KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion, PREVIOUS_MINOR_VERSION,
+};
 pub(crate) use restores::SyncKind;
 pub(crate) use shadow::{ShadowMetrics, ShadowProxy};
 pub(crate) use sync::SyncMetrics;

@@ -1,6 +1,6 @@
 //! Metrics of the process: its versions, and values that are read at each scrape because the
-//! program does not count them itself, which are its use of resources, packet counters of the
-//! kernel, and ages.
+//! program does not count them itself, which are its use of resources and packet counters of the
+//! kernel.
 //!
 //! The `process_*` metrics are not those of the `prometheus` crate, which cuts CPU time to whole
 //! seconds: a daemon that uses milliseconds would look idle for hours.
@@ -261,6 +261,9 @@ const RELEASE: KubernetesVersion = KubernetesVersion {
 pub(crate) const KUBE_PROXY_VERSION: &str = "1.37.2";
 
 pub(crate) const KUBE_PROXY_MINOR_VERSION: &str = "1.37";
+
+/// Minor version before that.
+pub(crate) const PREVIOUS_MINOR_VERSION: &str = "1.36";
 
 /// Labels of `kubernetes_build_info`, in upstream's order.
 const BUILD_LABELS: [&str; 9] = [

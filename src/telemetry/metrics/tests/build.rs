@@ -14,6 +14,7 @@ fn version(major: u16, minor: u16, patch: u16) -> KubernetesVersion {
 fn versions_agree() {
     let KubernetesVersion { major, minor, .. } = RELEASE;
     assert_eq!(KUBE_PROXY_MINOR_VERSION, format!("{major}.{minor}"));
+    assert_eq!(PREVIOUS_MINOR_VERSION, format!("{major}.{}", minor - 1));
     assert_eq!(format!("v{KUBE_PROXY_VERSION}"), RELEASE.to_string());
 }
 
