@@ -199,8 +199,8 @@
     )
 )]
 
-/// Declares an enum with the word that logs, metrics and output have for each value, as which it is
-/// printed. With `all`, it has a list of its values.
+/// Declares an enum whose values are printed as words, in logs, metrics and output. It must be
+/// `Copy`. With `all` before it, it has the constant `ALL`.
 macro_rules! enum_of_words {
     (all $(#[$about:meta])* $vis:vis enum $name:ident {
         $($(#[$more:meta])* $value:ident = $word:literal,)*

@@ -276,7 +276,7 @@ fn resolve(
 }
 
 /// Adopts the facts that only the host of these rules knows: capabilities of its kernel and
-/// iptables binaries, and sysctls. None if its fixed chains are missing or empty.
+/// iptables binaries, and sysctls; none if one of the fixed chains with them is missing or empty.
 fn adopt_facts(options: &mut Options, host: &RuleSet) {
     let forward = host.rules_of(Table::Filter, KUBE_FORWARD);
     let postrouting = host.rules_of(Table::Nat, KUBE_POSTROUTING);

@@ -1,7 +1,7 @@
 //! Chains of a table, the commands between `*table` and `COMMIT`, and their effect on the chains.
 //!
-//! The kernel has or had these rules: a rule that cannot be parsed is kept as text, and a payload
-//! that is read as a dump may delete chains that only the kernel had.
+//! They are what a kernel printed, or a payload that one accepted: a rule that cannot be parsed is
+//! kept as text, and deleting an unknown chain is no error.
 
 use hashbrown::HashMap;
 
@@ -67,7 +67,8 @@ impl Chains {
         chains
     }
 
-    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
+    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain. Of
+    /// several jumps to it, the first in the order of names is replaced; the others lead nowhere.
     pub(super) fn inline(&mut self, is_selected: &dyn Fn(&str) -> bool) {
         let leads_on = |rule: &Rule| rule.target_chain().is_some_and(is_selected);
         let from: Vec<Box<str>> = self

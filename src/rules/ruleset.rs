@@ -1,4 +1,5 @@
-//! Holds the rules of one family. Every table has its built-in chains.
+//! Holds the rules of one family, and counts those of unknown tables. Every known table has its
+//! built-in chains.
 
 use std::collections::BTreeMap;
 
@@ -68,8 +69,8 @@ impl RuleSet {
         self.tables.insert(table, Chains::new(table));
     }
 
-    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
-    /// One with several jumps to it replaces the first.
+    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain. Of
+    /// several jumps to it, the first in the order of names is replaced; the others lead nowhere.
     pub fn inline_chains(&mut self, is_selected: impl Fn(Table, &str) -> bool) {
         for (table, chains) in &mut self.tables {
             if let Some(table) = table.of_proxy() {

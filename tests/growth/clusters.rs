@@ -25,8 +25,8 @@ const UDP_SERVICE: &str = "UDP Service";
 /// All Services ask for one external IP, and the one that has it gives it up.
 const EXTERNAL_IP: &str = "external IP";
 /// Part by which the count may grow when the cluster doubles. Hash tables and trees do not hit the
-/// same depth every time, and where dispatch rules change, each level of their tree is divided anew.
-/// A walk through all Services doubles the count.
+/// same depth every time, and where dispatch rules change, each level of their tree is divided
+/// anew. A walk through all Services doubles the count.
 const TOLERANCES: [(&str, f64); 3] = [(ENDPOINT, 0.05), (UDP_SERVICE, 0.20), (EXTERNAL_IP, 0.12)];
 
 /// What callgrind counts, and nothing else.

@@ -5,9 +5,9 @@
 //! a string. Decoding is strict if possible and lenient otherwise: unknown and repeated fields are
 //! reported but do not make the file unusable, as it may be for a newer kube-proxy.
 //!
-//! For its fields, a configuration is serialized to such a tree. The list of all fields is that of
-//! [`settings`]. In most fields zero means the default, and kubeadm relies on it: most of what it
-//! writes are zeros. Flags start from the same defaults.
+//! Fields are read and set by path in such a tree, which a configuration becomes. The list of all
+//! fields is that of [`settings`]. In most fields zero means the default, and kubeadm relies on it:
+//! most of what it writes are zeros. Flags start from the same defaults.
 //!
 //! # Source
 //!

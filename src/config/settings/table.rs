@@ -1,5 +1,6 @@
 //! The table of settings, in sections, and the words that some of them take as values. Those of
-//! objects and of rendering are of every command that renders; all others are of the daemon alone:
+//! the program are of every command, and those of objects and of rendering of every command that
+//! renders; all others are of the daemon alone:
 //! files and actions of the process, timing of syncs, kernel of the node, servers and logging, and
 //! settings of kube-proxy without effect.
 

@@ -23,7 +23,7 @@ use super::process::{Finished, Lock, ProgramExit, Run};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table};
 
-/// Deadline of everything but restores.
+/// Deadline of listing and of changing rules other than by a restore.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Options of `iptables` that make it wait for the xtables lock. Without them it fails at once if

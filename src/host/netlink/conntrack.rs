@@ -1,10 +1,9 @@
 //! Deletes stale UDP entries from the conntrack table, by netlink messages: dump and deletion
 //! requests, and their replies.
 //!
-//! There can be millions of entries, so they are read as a stream and never held, and nothing is
-//! copied from replies. The sweep is generic over [`Transport`], so that tests can play kernels
-//! that are older, busier or stricter than the one at hand. The bytes of messages are written and
-//! read apart from it, so that tests can compare them.
+//! There can be millions of entries, so they are read as a stream and never held: copied is only
+//! what identifies an entry to delete. The sweep is generic over [`Transport`], so that tests can
+//! play kernels that are older, busier or stricter than the one at hand.
 //!
 //! # Source
 //!

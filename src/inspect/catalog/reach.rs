@@ -1,6 +1,5 @@
-//! Finds what packets do not reach: follows jumps from the built-in chains to frontends and from
-//! frontends to endpoints, finds frontends that another Service has, and what Services depend on
-//! and the rules of a node lack: entry jumps, and fixed chains with their rules.
+//! Finds the frontends and chains that packets do not reach, and the jumps and fixed chains that
+//! Services depend on and a ruleset lacks.
 //!
 //! A rule that cannot be read may be the one that leads on: nothing is reported as missing if such
 //! a rule is on the way. Entry jumps and fixed chains belong to no service port, and are lost when
@@ -141,7 +140,8 @@ pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> Vec<&Rule
 }
 
 /// Returns the service chains that no service port has and no other chain leads to. A rule that
-/// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
+/// cannot be read may lead to any of them. A chain to which a rule without a service port in its
+/// comment leads is not stale either.
 pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
     let mut unreadable = rules.unparsed_rules();
     if catalog.unknown.unreadable > 0 && unreadable.any(|(table, ..)| table == Table::Nat) {

@@ -354,7 +354,7 @@ fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     }
 }
 
-pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
+fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
     let mut endpoints: Vec<EndpointView> = Vec::new();
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     for name in view.chains.iter().filter(|name| !is_endpoint_chain(name)) {
@@ -439,12 +439,12 @@ fn dnat_address(rules: &RuleSet, chain: &str) -> Option<SocketAddr> {
     })
 }
 
-pub(super) fn is_endpoint_chain(chain: &str) -> bool {
-    ChainKind::of(chain) == Some(ChainKind::Endpoint)
+fn is_endpoint_chain(chain: &str) -> bool {
+    is_kind(chain, ChainKind::Endpoint)
 }
 
 /// Counts the rules that cannot be read.
-pub(super) fn unknown_rules(rules: &RuleSet) -> UnknownRules {
+fn unknown_rules(rules: &RuleSet) -> UnknownRules {
     let dispatch = [
         DispatchChain::NatServices,
         DispatchChain::NatNodePorts,

@@ -129,7 +129,7 @@ fn of_destination<'a>(
         conflicts: to.conflicts(node).cloned().collect(),
         assumed_node_ip: node.assumed_ip(),
         destination_origin: node.origin_of(to.ip),
-        unreadable_rules: node.rules.unparsed_rules().count(),
+        unreadable_rules: node.catalog.unknown.unreadable,
         lacks_pod_address: client::lacks_pod_address(node, &to, selection),
         missing_tables: node.missing_tables.clone(),
         unread_tables: unread_tables(node),

@@ -309,6 +309,7 @@ impl PodDetector {
     /// Collects the criteria from the rules of one family.
     fn read(rules: &RuleSet) -> Self {
         let mut detector = Self::default();
+        // Sorted: the first interface counts.
         let services = rules
             .chains(Table::Nat)
             .filter(|(name, _)| *name == KUBE_SERVICES || is_service_chain(name));
@@ -345,6 +346,7 @@ impl PodDetector {
         let Some(prefix) = interface.strip_suffix('+') else {
             return Some(interface.into());
         };
+        // Sorted: the first name counts.
         let chains = rules
             .chains(Table::Filter)
             .flat_map(|(_, chain)| &chain.rules);
