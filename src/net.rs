@@ -121,7 +121,8 @@ impl IpFamily {
         }
     }
 
-    /// Returns the family with this spelling in `ipFamilies` or `addressType`.
+    /// Returns the family with this spelling in `ipFamilies` or `addressType`, which documents of
+    /// this program have as well.
     pub(crate) fn from_api(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
     }

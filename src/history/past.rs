@@ -35,8 +35,7 @@ pub(crate) fn rules_at(
     let mut searches = PerFamily::from_fn(|_| Search::new(at));
     files.read(&mut |entry| match entry {
         HistoryEntry::Record(record) => {
-            let mut families = IpFamily::ALL.into_iter();
-            if let Some(family) = families.find(|family| family.as_str() == record.family) {
+            if let Some(family) = IpFamily::from_api(&record.family) {
                 searches.get_mut(family).record(*record);
             }
         }

@@ -1,7 +1,7 @@
 //! Chains of a table, the commands between `*table` and `COMMIT`, and their effect on the chains.
 //!
 //! They are what a kernel printed, or a payload that one accepted: a rule that cannot be parsed is
-//! kept as text, and deleting an unknown chain is no error.
+//! kept as text, and deleting an unknown chain is not an error.
 
 use hashbrown::HashMap;
 
@@ -71,12 +71,13 @@ impl Chains {
     /// several jumps to it, the first in the order of names is replaced; the others lead nowhere.
     pub(super) fn inline(&mut self, is_selected: &dyn Fn(&str) -> bool) {
         let leads_on = |rule: &Rule| rule.target_chain().is_some_and(is_selected);
-        let from: Vec<Box<str>> = self
-            .sorted()
-            .into_iter()
+        let mut from: Vec<Box<str>> = self
+            .by_name
+            .iter()
             .filter(|(name, chain)| !is_selected(name) && chain.rules.iter().any(leads_on))
-            .map(|(name, _)| name.into())
+            .map(|(name, _)| name.clone())
             .collect();
+        from.sort_unstable();
         for name in from {
             let Some(chain) = self.by_name.get_mut(&name) else {
                 continue;

@@ -111,6 +111,7 @@ impl fmt::Display for TracedTable {
 }
 
 enum_of_words! {
+    all
     /// Kernel interface of an `iptables-restore` binary, with its name in those of binaries and in
     /// flags. The backends differ in the cost of commands, and in one line of a full payload.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -111,14 +111,18 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let set_by_filter = options.filter.as_deref().map(targets).transpose();
-    let set_by_filter: Option<Targets> = set_by_filter.map_err(|source| LogError::Filter {
-        filter: options.filter.clone().unwrap_or_default(),
-        source,
-    })?;
-    let targets = match &set_by_filter {
-        Some(targets) => targets.clone(),
-        None => with_levels(Targets::new(), options.verbosity),
+    let (set_by_filter, targets) = match &options.filter {
+        Some(filter) => {
+            let targets = targets(filter).map_err(|source| LogError::Filter {
+                filter: filter.clone(),
+                source,
+            })?;
+            (targets.clone(), targets)
+        }
+        None => (
+            Targets::new(),
+            with_levels(Targets::new(), options.verbosity),
+        ),
     };
     let (filter, handle) = reload::Layer::new(targets);
     let subscriber =
@@ -127,7 +131,7 @@ where
             .with(layer(options.format, color, writer));
     let level = LogLevel {
         handle,
-        set_by_filter: set_by_filter.unwrap_or_default(),
+        set_by_filter,
     };
     Ok((subscriber, level))
 }

@@ -227,7 +227,7 @@ fn tail(rule: &str) -> Result<(), String> {
 
 fn owner<'a>(chain: &str, claims: &'a BTreeMap<String, Claim>) -> Result<&'a Claim, String> {
     let owner = claims.values().find(|claim| claim.chains.contains(chain));
-    owner.ok_or_else(|| format!("`{chain}` is no chain of a Service"))
+    owner.ok_or_else(|| format!("`{chain}` is not a chain of a Service"))
 }
 
 /// A rule and its comment, which has one of two forms: quoted, or a word.

@@ -47,8 +47,7 @@ pub(super) fn of_daemon<'f>(
 ) -> (PerFamily<Conflicts>, PerFamily<ServiceNames>) {
     let (mut conflicts, mut quarantined) = Default::default();
     for status in families {
-        let mut all = IpFamily::ALL.into_iter();
-        let Some(family) = all.find(|family| family.as_str() == status.family) else {
+        let Some(family) = IpFamily::from_api(&status.family) else {
             continue;
         };
         *PerFamily::get_mut(&mut conflicts, family) = Conflicts {

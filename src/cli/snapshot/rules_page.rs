@@ -165,7 +165,7 @@ fn printable(text: String) -> String {
 fn backend_of(families: &[FamilyStatus], choice: BackendChoice) -> Option<Backend> {
     let mut backends = families.iter().map(|status| status.backend.as_str());
     let first = backends.next()?;
-    let mut all = [Backend::Nft, Backend::Legacy].into_iter();
+    let mut all = Backend::ALL.into_iter();
     let backend = all.find(|backend| backend.as_str() == first)?;
     let fits = match choice {
         BackendChoice::Auto | BackendChoice::Path => true,

@@ -472,7 +472,7 @@ impl BinarySearch {
 
     /// Returns the backend with kubelet's hint in either family, nft before legacy.
     async fn kubelet_backend(&self) -> Option<Backend> {
-        for backend in [Backend::Nft, Backend::Legacy] {
+        for backend in Backend::ALL {
             for family in IpFamily::ALL {
                 if self.has_hint(backend, family).await {
                     return Some(backend);
@@ -494,7 +494,7 @@ impl BinarySearch {
             Backend::Legacy => {
                 let save = self.name(family, "-legacy", "-save");
                 let saved = query_within(HINT_DEADLINE, &save, &["-t", table]).await;
-                // Without this binary, or this family, there is no hint.
+                // Without this program, or this family, there is no hint.
                 saved.is_ok_and(|saved| saved.lines().any(is_hint))
             }
         }

@@ -155,11 +155,10 @@ impl ServiceType {
     /// Parses the spelling in the specification of a Service. Manifests may leave out `ClusterIP`,
     /// which is the default.
     pub(crate) fn from_spec(text: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
         if text.is_empty() {
             return Some(Self::ClusterIp);
         }
-        all.find(|one| one.as_str() == text)
+        Self::ALL.into_iter().find(|one| one.as_str() == text)
     }
 
     /// Returns the least type that has such frontends, as far as rules show them; `None` if every

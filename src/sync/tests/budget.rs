@@ -65,7 +65,7 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 
 #[test]
 fn isolated_changes_never_wait() {
-    for backend in [Backend::Nft, Backend::Legacy] {
+    for backend in Backend::ALL {
         let isolated = Paced::new(OURS, backend, 60 * MS, 5 * S, TEN_MINUTES);
         assert_eq!(isolated.latencies.last(), Some(&(60 * MS)), "{backend}");
         assert_eq!(isolated.starts.len(), 120);
