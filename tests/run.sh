@@ -140,14 +140,15 @@ have_kube() {
 build_kube() {
     local name=k8s.io/component-base/version minor flags program is_other
     minor=$(cut -d. -f2 <<<"$kube_version")
-    flags="-X $name.gitVersion=$kube_version -X $name.gitMajor=1 -X $name.gitMinor=$minor"
+    flags="-w -X $name.gitVersion=$kube_version -X $name.gitMajor=1 -X $name.gitMinor=$minor"
     mkdir -p "$kube_bin_dir"
     is_other=
     if [[ -x $kube_bin_dir/kube-proxy && $("$kube_bin_dir/kube-proxy" --version) != *"$kube_version" ]]; then
         is_other=yes
     fi
     cd tests/support/kube
-    export GOWORK=off GOFLAGS=-mod=readonly CGO_ENABLED=0
+    # Without data for debuggers, and with less garbage collection, compilers take a ninth less CPU.
+    export GOWORK=off CGO_ENABLED=0 GOGC=400 GOFLAGS="-mod=readonly -gcflags=all=-dwarf=false"
     local output=$kube_bin_dir/.new
     mkdir -p "$output"
     for program in kube-apiserver kube-proxy kubeadm kubectl; do
@@ -156,11 +157,11 @@ build_kube() {
         [[ ! -x $kube_bin_dir/$program || -n $is_other ]] || continue
         go build -trimpath -ldflags "$flags" -o "$output/$program" "k8s.io/kubernetes/cmd/$program"
     done
-    [[ -x $kube_bin_dir/etcd && -z $is_other ]] || go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
-    [[ -x $kube_bin_dir/kubelet-streams && -z $is_other ]] || go build -trimpath -o "$output/kubelet-streams" ./kubelet
+    [[ -x $kube_bin_dir/etcd && -z $is_other ]] || go build -trimpath -ldflags -w -o "$output/etcd" go.etcd.io/etcd/server/v3
+    [[ -x $kube_bin_dir/kubelet-streams && -z $is_other ]] || go build -trimpath -ldflags -w -o "$output/kubelet-streams" ./kubelet
     # A module of its own: helm needs later versions of what the programs above are built of.
     cd ../helm
-    [[ -x $kube_bin_dir/helm ]] || go build -trimpath -o "$output/helm" helm.sh/helm/v4/cmd/helm
+    [[ -x $kube_bin_dir/helm ]] || go build -trimpath -ldflags -w -o "$output/helm" helm.sh/helm/v4/cmd/helm
     # Moved when all are there: an interrupted build leaves nothing that looks complete.
     mv "$output"/* "$kube_bin_dir"/
     rmdir "$output"
