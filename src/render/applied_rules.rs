@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::applied_state::AppliedState;
 use super::fixed_chains;
-use super::options::{Comments, Options, PartialRestore};
+use super::options::{Options, PartialRestore};
 use super::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
@@ -92,21 +92,9 @@ fn write_service(
     (name, state): (&ServiceName, &ServiceState),
 ) {
     buf.clear();
-    // In large-cluster mode rules for endpoints lack comments. A Service keeps those of the other
-    // mode until it changes.
-    let present = Comments::for_cluster(applied.totals().endpoints, options);
-    let other = match present {
-        Comments::Everywhere => Comments::NotOnEndpoints,
-        Comments::NotOnEndpoints => Comments::Everywhere,
-    };
-    for comments in [present, other] {
-        service::render(rules, name, state, options, comments);
-        if applied.has_rules(name, rules) {
-            break;
-        }
-    }
-    for (rendered, text) in rules.chains() {
-        write_chain_declaration(buf, rendered.chain);
+    service::render(rules, name, state, options, applied.comments_of(name));
+    for (chain, text) in rules.chains() {
+        write_chain_declaration(buf, chain);
         buf.extend_from_slice(text);
     }
 }

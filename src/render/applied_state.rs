@@ -364,6 +364,12 @@ impl AppliedState {
         self.due.remove(name);
     }
 
+    /// Returns which rules of a Service have comments.
+    pub(super) fn comments_of(&self, name: &ServiceName) -> Comments {
+        let recorded = self.services.get(name);
+        recorded.map_or_else(Comments::default, |service| service.comments)
+    }
+
     /// Reports whether these are the recorded rules of a Service.
     pub(super) fn has_rules(&self, name: &ServiceName, rules: &ServiceRules) -> bool {
         let none = AppliedService::default();
@@ -371,7 +377,7 @@ impl AppliedState {
         let dispatch = recorded.dispatch.iter();
         rules.chains().count() == recorded.chains.len()
             && rules
-                .chains()
+                .recorded()
                 .all(|(rendered, _)| recorded.holds(&rendered))
             && rules
                 .dispatch_rules()
@@ -782,17 +788,11 @@ pub(crate) fn unlike_rendered(
 ) -> Vec<ServiceName> {
     let mut rules = ServiceRules::default();
     let mut is_unlike = |name: &ServiceName, state| {
-        // In large-cluster mode rules for endpoints lack comments, until their Service changes.
-        ![Comments::Everywhere, Comments::NotOnEndpoints]
-            .into_iter()
-            .any(|comments| {
-                service::render(&mut rules, name, state, options, comments);
-                applied.has_rules(name, &rules)
-            })
+        service::render(&mut rules, name, state, options, applied.comments_of(name));
+        !applied.has_rules(name, &rules)
     };
-    let unlike = services
-        .all()
-        .filter(|(name, state)| !due.contains(*name) && is_unlike(name, state));
+    let others = services.all().filter(|(name, _)| !due.contains(*name));
+    let unlike = others.filter(|(name, state)| is_unlike(name, state));
     let mut unlike: Vec<_> = unlike.map(|(name, _)| name.clone()).collect();
     let is_gone = |name: &&ServiceName| services.get(name).is_none() && !due.contains(*name);
     unlike.extend(applied.services.keys().filter(is_gone).cloned());

@@ -172,9 +172,10 @@ pub enum NodePortAddresses {
 }
 
 /// Selection of the Service rules that have comments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Comments {
     /// Every rule that has one upstream.
+    #[default]
     Everywhere,
     /// All of these except jumps to `KUBE-SEP` chains and the rules in these: large-cluster mode.
     NotOnEndpoints,

@@ -356,9 +356,7 @@ impl ServiceVersion {
         Self {
             chains: rules
                 .chains()
-                .map(|(recorded, lines)| {
-                    (recorded.chain, digest_of_rules(rules_of_lines(text(lines))))
-                })
+                .map(|(chain, lines)| (chain, digest_of_rules(rules_of_lines(text(lines)))))
                 .collect(),
             dispatch: rules
                 .dispatch_rules()

@@ -129,8 +129,7 @@ impl<'a> FullPayload<'a> {
             Part::NatChains(mut services, mut chains) => {
                 if let Some((name, state)) = services.next() {
                     self.render_nat(name, state);
-                    let of_service = self.rules.chains();
-                    chains.extend(of_service.map(|(rendered, _)| rendered.chain));
+                    chains.extend(self.rules.chains().map(|(chain, _)| chain));
                     Part::NatChains(services, chains)
                 } else {
                     chains.sort_by_cached_key(|chain| chain.sort_key());
@@ -270,10 +269,10 @@ impl<'a> FullPayload<'a> {
     ) {
         self.render_nat(name, state);
         self.nat_blocks.make_room(buf, self.rules.chains().count());
-        for (rendered, text) in self.rules.chains() {
+        for (chain, text) in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
-                write_chain_declaration(buf, rendered.chain);
+                write_chain_declaration(buf, chain);
             }
             buf.extend_from_slice(text);
         }

@@ -135,7 +135,7 @@ impl PayloadWriter<'_> {
         let before = applied.service(&name).unwrap_or(&none);
         let writes_all = self.partial_restore == PartialRestore::Kep3453;
         let changed = || {
-            let chains = rules.chains();
+            let chains = rules.recorded();
             chains.filter(|(rendered, _)| writes_all || !before.holds(rendered))
         };
         self.nat_blocks.make_room(&mut self.nat, changed().count());
@@ -146,7 +146,7 @@ impl PayloadWriter<'_> {
             self.stats.rules.add(Table::Nat, rule_count);
             self.stats.chains += 1;
         }
-        let desired: BTreeSet<_> = rules.chains().map(|(rendered, _)| rendered.chain).collect();
+        let desired: BTreeSet<_> = rules.chains().map(|(chain, _)| chain).collect();
         let recorded = before.chains.iter().map(|recorded| recorded.chain);
         let is_stale = |chain: &ServiceChain| !desired.contains(chain);
         self.deleted.extend(recorded.filter(is_stale));

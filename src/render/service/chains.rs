@@ -26,7 +26,7 @@ pub(crate) fn render(
     options: &Options,
     comments: Comments,
 ) {
-    rules.clear();
+    rules.begin(comments);
     for_each_plan(name, state, &options.topology, |plan| {
         rules.begin_port(plan.totals(options));
         write_chains(rules, plan, options, comments);

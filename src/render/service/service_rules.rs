@@ -5,13 +5,14 @@
 //! Service to Service, so that its buffers are not allocated again for each. A rule is written
 //! part by part, in the order in which it reads, with typed arguments and without an allocation.
 
+use std::cell::OnceCell;
 use std::fmt::{self, Display};
 use std::io::Write;
 use std::net::IpAddr;
 use std::ops::{AddAssign, Range, SubAssign};
 
 use crate::net::{IpNet, Port, Protocol};
-use crate::render::options::LocalDetector;
+use crate::render::options::{Comments, LocalDetector};
 use crate::rules::{RulesDigest, RulesHasher, Table, rules_of_lines};
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
@@ -30,20 +31,29 @@ pub(crate) struct DispatchRule {
 #[derive(Debug, Default)]
 pub(crate) struct ServiceRules {
     text: Vec<u8>,
-    /// Each as it is recorded after its rules were written, with the position of these in the text.
-    chains: Vec<(RecordedChain<ServiceChain>, Range<usize>)>,
+    /// Each with the position of its rules in the text, and as it is recorded after these were
+    /// written: pages write texts alone, and digests take a third of their time.
+    chains: Vec<(ServiceChain, Range<usize>, OnceCell<RecordedChain>)>,
     /// Rules without `-A CHAIN`, each with its newline.
     dispatch: Vec<(DispatchChain, DispatchDestination, Range<usize>)>,
     totals: ServiceTotals,
+    comments: Comments,
 }
 
 impl ServiceRules {
+    /// Removes all rules and keeps the memory. Those that follow have these comments.
+    pub(super) fn begin(&mut self, comments: Comments) {
+        self.clear();
+        self.comments = comments;
+    }
+
     /// Removes all rules and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.text.clear();
         self.chains.clear();
         self.dispatch.clear();
         self.totals = ServiceTotals::default();
+        self.comments = Comments::default();
     }
 
     /// Begins the rules of a port, which adds to the sums over all ports.
@@ -54,25 +64,21 @@ impl ServiceRules {
     /// Begins a chain, which holds all rules up to [`Self::end_chain`].
     pub(super) fn begin_chain(&mut self, chain: ServiceChain) {
         let start = self.text.len();
-        self.chains
-            .push((RecordedChain::unknown().named(chain), start..start));
+        self.chains.push((chain, start..start, OnceCell::new()));
     }
 
     /// Begins a rule of the last begun chain.
     pub(super) fn rule(&mut self) -> RuleWriter<'_> {
         match self.chains.last() {
-            Some((open, _)) => RuleWriter::append_to_service_chain(&mut self.text, open.chain),
+            Some((open, ..)) => RuleWriter::append_to_service_chain(&mut self.text, *open),
             None => RuleWriter::new(&mut self.text),
         }
     }
 
     /// Ends the last begun chain.
     pub(super) fn end_chain(&mut self) {
-        if let Some((open, range)) = self.chains.last_mut() {
+        if let Some((_, range, _)) = self.chains.last_mut() {
             range.end = self.text.len();
-            let text = self.text.get(range.clone()).unwrap_or_default();
-            let lines = str::from_utf8(text).unwrap_or_default();
-            *open = RecordedChain::of_lines(lines).named(open.chain);
         }
     }
 
@@ -93,10 +99,19 @@ impl ServiceRules {
         self.totals
     }
 
-    /// Returns the chains as they are recorded, each with its rules, whole lines.
-    pub(crate) fn chains(&self) -> impl Iterator<Item = (RecordedChain<ServiceChain>, &[u8])> {
+    /// Returns the chains, each with its rules, whole lines.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = (ServiceChain, &[u8])> {
         let chains = self.chains.iter();
-        chains.map(|(recorded, range)| (*recorded, self.slice(range)))
+        chains.map(|(chain, range, _)| (*chain, self.slice(range)))
+    }
+
+    /// Returns the chains as they are recorded, each with its rules, whole lines.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (RecordedChain<ServiceChain>, &[u8])> {
+        self.chains.iter().map(|(chain, range, recorded)| {
+            let text = self.slice(range);
+            let of_text = || RecordedChain::of_lines(str::from_utf8(text).unwrap_or_default());
+            (recorded.get_or_init(of_text).named(*chain), text)
+        })
     }
 
     /// Returns the dispatch rules, each with its chain: a blank, the rule without `-A CHAIN`, and
@@ -209,16 +224,20 @@ pub(crate) struct AppliedService {
     pub(crate) dispatch: Box<[DispatchRule]>,
     /// Sums over the ports that are in the kernel.
     pub(crate) totals: ServiceTotals,
+    /// Which of its rules have comments. In large-cluster mode, those of endpoints lack them; a
+    /// Service keeps those of the other mode until it changes.
+    pub(crate) comments: Comments,
 }
 
 impl AppliedService {
     pub(crate) fn rendered(rules: &ServiceRules) -> Self {
-        let mut chains: Vec<_> = rules.chains().map(|(rendered, _)| rendered).collect();
+        let mut chains: Vec<_> = rules.recorded().map(|(rendered, _)| rendered).collect();
         chains.sort_unstable_by_key(|recorded| recorded.chain);
         Self {
             chains: chains.into(),
             dispatch: rules.to_dispatch_rules().collect(),
             totals: rules.totals(),
+            comments: rules.comments,
         }
     }
 

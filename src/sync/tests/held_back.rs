@@ -10,7 +10,8 @@ use super::syncer::{service, syncer};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
-use crate::rules::RuleSet;
+use crate::rules::{Rule, RuleSet, Table};
+use crate::ruleset::is_service_chain;
 use crate::sync::kernel::Extent;
 
 /// Failing Services.
@@ -142,6 +143,37 @@ async fn the_service_of_a_line_without_comment_is_found() {
     // One is named by the failed sync, the other by the first restore of the rest.
     let search = outcome.search.unwrap();
     assert_eq!(search.restores, 2, "{search:?}");
+}
+
+/// A Service keeps the comments that its rules were written with when the cluster becomes large.
+#[tokio::test]
+async fn rules_from_memory_have_the_comments_of_those_in_the_kernel() {
+    let mut syncer = with(1..=3);
+    syncer.config.render_settings.fixed.large_cluster_endpoints = 5;
+    sync_applied(&mut syncer).await;
+    add(&mut syncer, 4..=9, 1);
+    sync_applied(&mut syncer).await;
+    let mut text = Vec::new();
+    assert!(syncer.write_applied(|piece| text.extend_from_slice(piece)));
+    let written = RuleSet::parse(str::from_utf8(&text).unwrap()).unwrap();
+    let kernel = syncer.iptables().rules();
+    for (name, chain) in kernel.chains(Table::Nat) {
+        if is_service_chain(name) {
+            assert_eq!(written.rules_of(Table::Nat, name), chain.rules, "{name}");
+        }
+    }
+    let comments = |number| written_comments(&written, number);
+    assert_eq!((comments(3), comments(4)), (1, 0));
+    assert_eq!(syncer.verify().await, "");
+}
+
+/// The number of comments that name an endpoint of a Service.
+fn written_comments(rules: &RuleSet, number: u8) -> usize {
+    let endpoint = format!(" -> 10.0.{number}.1:80");
+    let chains = rules.chains(Table::Nat);
+    let rules = chains.flat_map(|(_, chain)| &chain.rules);
+    let comments = rules.filter_map(Rule::comment);
+    comments.filter(|text| text.ends_with(&endpoint)).count()
 }
 
 /// As with a memory limit: full restores are killed from now on, and one partial restore fails.
