@@ -48,6 +48,8 @@ pub(crate) struct Play {
     machine: Vec<IpAddr>,
     /// The last sync failed: chains that it may have written are written again.
     has_failed: bool,
+    /// The rules in the kernel were compared while the cluster was a large one.
+    pub(crate) was_large: bool,
 }
 
 /// Chains of deleted Services, of this and of an older kube-proxy, and third-party chains.
@@ -94,6 +96,7 @@ impl Play {
             world,
             machine: Vec::new(),
             has_failed: false,
+            was_large: false,
         }
     }
 
@@ -120,7 +123,10 @@ impl Play {
 
     /// Law 11: the rules that are written from memory are those in the kernel, from the first entry
     /// jump to the last tree chain. The kernel has more: third-party chains and rules.
-    fn writes_what_the_kernel_has(&self) {
+    fn writes_what_the_kernel_has(&mut self) {
+        let options = self.syncer.applied_options().unwrap();
+        let endpoints = totals_of(&self.syncer.tracker, options).endpoints;
+        self.was_large |= endpoints > options.large_cluster_endpoints;
         let mut text = Vec::new();
         assert!(
             self.syncer
@@ -145,13 +151,14 @@ impl Play {
     }
 
     /// Law 1, partial = full.
-    pub(crate) fn ends_like_a_full_restore(mut self, comments: Comments) {
+    pub(crate) fn ends_like_a_full_restore(&mut self, comments: Comments) {
         while self.sync() == SyncResult::Failed {}
         // A search that finds the kernel as it should be succeeds without a restore.
         self.kernel().clear_faults();
         self.goes_there_and_back();
         self.is_quiet();
-        self.finds_every_edit();
+        self.writes_what_the_kernel_has();
+        self.finds_every_edit(comments);
         let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
         assert_eq!(once(&mut fresh, &self.machine).0, SyncResult::Applied);
         let (ours, theirs) = (self.rules(), fresh.iptables().rules());
@@ -195,8 +202,9 @@ impl Play {
         assert!(!self.syncer.tracker.has_pending());
     }
 
-    /// Law 10: a verification finds the edit of any single rule, and the next sync takes it back.
-    fn finds_every_edit(&mut self) {
+    /// Law 10: a verification finds the edit of any single rule, and the next sync takes it back, to
+    /// the comments of the present size of the cluster.
+    fn finds_every_edit(&mut self, comments: Comments) {
         let before = self.rules();
         let mut dice = Dice::new(before.rule_count(Table::Nat) as u64);
         for _ in 0..3 {
@@ -221,7 +229,7 @@ impl Play {
                 text.lines().nth(at).unwrap()
             );
             assert_eq!(once(&mut self.syncer, &self.machine).0, SyncResult::Applied);
-            assert_same(&self.rules(), &before, Comments::Compared);
+            assert_same(&self.rules(), &before, comments);
             assert_eq!(verified(&mut self.syncer), "");
         }
         self.kernel().take_payloads();

@@ -52,7 +52,8 @@ pub(crate) fn port(number: usize) -> Port {
     Port::new(u16::try_from(number).unwrap()).unwrap()
 }
 
-const PORT_NAMES: [&str; 4] = ["", "http", "dns", "metrics"];
+// Few, so that most slices have endpoints for a port of their Service.
+const PORT_NAMES: [&str; 2] = ["", "http"];
 const PROTOCOLS: [Protocol; 4] = [Protocol::Tcp, Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
