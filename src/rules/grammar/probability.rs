@@ -266,7 +266,3 @@ impl fmt::Display for Share {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "tests/probability.rs"]
-mod tests;

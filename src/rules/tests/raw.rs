@@ -35,47 +35,6 @@ fn check(source: &str, destination: &str, rules: &[&str], expected: &str) {
 const ANSWERED: &str = "to 10.0.0.1:80, masqueraded";
 const DROPPED: &str = "dropped";
 
-/// Source and destination of a packet, a table with one rule, and whether the rule drops it.
-const DROPS: &str = "\
-POD  | SERVICE | *raw      | -A PREROUTING -s 10.0.0.9 -j DROP              | yes
-POD  | SERVICE | *raw      | -A OUTPUT -s 10.0.0.9 -j DROP                  | no
-NODE | SERVICE | *raw      | -A OUTPUT -s 192.168.0.2 -j DROP               | yes
-NODE | SERVICE | *raw      | -A PREROUTING -s 192.168.0.2 -j DROP           | no
-POD  | SERVICE | *security | -A FORWARD -s 10.0.0.9 -j DROP                 | yes
-POD  | SERVICE | *security | -A INPUT -s 10.0.0.9 -j DROP                   | no
-POD  | SERVICE | *security | -A OUTPUT -s 10.0.0.9 -j DROP                  | no
-NODE | SERVICE | *security | -A OUTPUT -s 192.168.0.2 -j DROP               | yes
-POD  | SERVICE | *raw      | -P PREROUTING DROP                             | yes
-POD  | SERVICE | *raw      | -A PREROUTING -m limit --limit 1/s -j DROP     | unclear
-# Before and after translation.
-POD  | SERVICE | *raw      | -A PREROUTING -d 172.30.0.1 -j DROP            | yes
-POD  | SERVICE | *raw      | -A PREROUTING -d 10.0.0.1 -j DROP              | no
-POD  | SERVICE | *security | -A FORWARD -d 10.0.0.1 -j DROP                 | yes
-POD  | SERVICE | *security | -A FORWARD -d 172.30.0.1 -j DROP               | no
-# What the node sends to itself comes in again.
-NODE | NODE    | *raw      | -A PREROUTING -j DROP                          | yes
-NODE | NODE    | *security | -A INPUT -j DROP                               | yes
-";
-
-#[test]
-fn raw_and_security_drop_packets() {
-    for row in DROPS.lines().filter(|line| !line.starts_with('#')) {
-        let columns: Vec<&str> = row.split(" | ").map(str::trim).collect();
-        let address = |name| match name {
-            "POD" => POD,
-            "NODE" => NODE,
-            _ => SERVICE,
-        };
-        let expected = match columns[4] {
-            "yes" => DROPPED,
-            "no" => ANSWERED,
-            _ => "to 10.0.0.1:80, masqueraded (unclear)",
-        };
-        let [source, destination] = [columns[0], columns[1]].map(address);
-        check(source, destination, &columns[2..4], expected);
-    }
-}
-
 /// The order of the hooks decides which of two rules ends a packet.
 #[test]
 fn raw_comes_first_and_security_last() {
@@ -132,36 +91,5 @@ fn packets_that_are_not_tracked_are_not_translated() {
             ),
         };
         check(POD, SERVICE, &["*raw", &rule], &expected);
-    }
-}
-
-/// In `raw` there is no connection yet, so that its state is INVALID and nothing else of it
-/// matches, not even with `!`.
-#[test]
-fn conditions_on_connections_depend_on_tracking() {
-    for (condition, in_raw, untracked) in [
-        ("-m conntrack --ctstate INVALID", true, false),
-        ("-m conntrack --ctstate NEW,ESTABLISHED", false, false),
-        ("-m state --state UNTRACKED", false, true),
-        ("-m conntrack ! --ctstate NEW", true, true),
-        ("-m conntrack ! --ctproto 17", false, false),
-        ("-m conntrack --ctdir ORIGINAL", false, false),
-        ("-m conntrack ! --ctstate NEW --ctproto 17", true, true),
-        ("-m connmark ! --mark 0x1", false, false),
-        ("-m connmark --mark 0x0", false, false),
-    ] {
-        let expected = |is_match, otherwise| if is_match { DROPPED } else { otherwise };
-        let drop = format!("-A PREROUTING -s 10.0.0.9 {condition} -j DROP");
-        let passed = expected(in_raw, "passed, masqueraded");
-        check(POD, "203.0.113.9", &["*raw", &drop], passed);
-        let rules = [
-            "*raw",
-            "-A PREROUTING -j NOTRACK",
-            "COMMIT",
-            "*mangle",
-            &drop,
-        ];
-        let passed = expected(untracked, "passed, source kept");
-        check(POD, "203.0.113.9", &rules, passed);
     }
 }

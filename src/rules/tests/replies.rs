@@ -13,11 +13,6 @@ const SERVICE: &str = "\
 COMMIT
 ";
 
-/// As `SERVICE`, to a process on the node itself.
-fn service_on_node() -> String {
-    SERVICE.replace("10.0.0.1:8080", "192.168.0.2:8080")
-}
-
 const POD: &str = "10.0.0.9";
 const NODE: &str = "192.168.0.2";
 
@@ -50,41 +45,6 @@ fn check(nat: &str, source: &str, rules: &[&str], expected: &str) {
 const ANSWERED: &str = "1: to 10.0.0.1:8080, source kept";
 const DROPPED: &str = "1: to 10.0.0.1:8080, source kept, reply dropped";
 const REJECTED: &str = "1: to 10.0.0.1:8080, source kept, reply rejected";
-
-#[test]
-fn replies_pass_the_hooks_of_their_way_back() {
-    for (source, chain, expected) in [
-        (POD, "FORWARD", DROPPED),
-        (POD, "INPUT", ANSWERED),
-        (POD, "OUTPUT", ANSWERED),
-        (NODE, "INPUT", DROPPED),
-        (NODE, "FORWARD", ANSWERED),
-        (NODE, "OUTPUT", ANSWERED),
-    ] {
-        let drop = format!("-A {chain} -m conntrack --ctstate ESTABLISHED -j DROP");
-        for table in ["*filter", "*mangle", "*security"] {
-            check(SERVICE, source, &[table, &drop], expected);
-        }
-    }
-    for (source, chain, expected) in [
-        (POD, "PREROUTING", DROPPED),
-        (NODE, "PREROUTING", DROPPED),
-        (POD, "OUTPUT", ANSWERED),
-    ] {
-        let drop = format!("-A {chain} -s 10.0.0.1/32 -j DROP");
-        for table in ["*raw", "*mangle"] {
-            check(SERVICE, source, &[table, &drop], expected);
-        }
-    }
-    let local = "1: to 192.168.0.2:8080, source kept, reply dropped";
-    for (source, chain) in [(POD, "OUTPUT"), (NODE, "OUTPUT"), (NODE, "INPUT")] {
-        let drop = format!("-A {chain} -m state --state ESTABLISHED -j DROP");
-        check(&service_on_node(), source, &["*filter", &drop], local);
-    }
-    let pass = "1: to 192.168.0.2:8080, source kept";
-    let drop = "-A INPUT -m state --state ESTABLISHED -j DROP";
-    check(&service_on_node(), POD, &["*filter", drop], pass);
-}
 
 #[test]
 fn policies_and_rejects_lose_replies_as_well() {

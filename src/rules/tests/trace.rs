@@ -400,51 +400,6 @@ fn recent_set_is_visible_to_the_following_rules() {
 }
 
 #[test]
-fn unsupported_targets_end_the_trace_and_others_continue() {
-    let range = "-j DNAT --to-destination 10.0.0.1-10.0.0.9";
-    let rules = rules(&format!("*nat\n-I PREROUTING {range}\nCOMMIT\n"));
-    let packet = packet("198.51.100.1", "203.0.113.9", 80);
-    let [outcome] = trace(&rules, &packet, &traced_node(&[]))
-        .try_into()
-        .unwrap();
-    assert_eq!(
-        outcome.verdict.to_string(),
-        format!(
-            "unclear: a rule in nat PREROUTING matches, but its target is not supported: {range}"
-        )
-    );
-    assert!(outcome.undecided.is_empty());
-    let no_effect = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
-    first(no_effect, None, &[PASSED]);
-    let source = "*nat\n-I POSTROUTING -j SNAT --to-source 10.9.9.9 --random-fully\nCOMMIT\n";
-    first(source, None, &["1: passed, masqueraded"]);
-    let ports = "*nat\n-I POSTROUTING -p tcp -j MASQUERADE --to-ports 1024-2048\nCOMMIT\n";
-    first(ports, None, &["1: passed, masqueraded"]);
-}
-
-#[test]
-fn multiport_lists_are_matched() {
-    for (option, expected) in [
-        ("--dports 22,80", "1: dropped"),
-        ("--dports 22,70:90", "1: dropped"),
-        ("--ports 80,443", "1: dropped"),
-        ("--dports 22,443", PASSED),
-        ("! --dports 22,80", PASSED),
-        ("! --ports 22,80", PASSED),
-        ("--sports 22,80", PASSED),
-        ("--sports 1024:65535", "1: dropped"),
-        (
-            "--sports 22,40000",
-            "1: passed, source kept, unless filter FORWARD: -p tcp -m multiport --sports 22,40000 -j DROP",
-        ),
-    ] {
-        let rule = format!("-I FORWARD -p tcp -m multiport {option} -j DROP");
-        let payload = format!("*filter\n{rule}\nCOMMIT\n");
-        first(&payload, None, &[expected]);
-    }
-}
-
-#[test]
 fn outgoing_interfaces_are_matched() {
     let masquerade = |option: &str| {
         let rule = format!("-I POSTROUTING {option} -j MASQUERADE");
