@@ -1,7 +1,6 @@
 //! Tests of the choice of endpoints: upstream's table, and a second reading of its description.
 
 mod local;
-mod reference;
 mod slices;
 mod table;
 

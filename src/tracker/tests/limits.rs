@@ -273,13 +273,8 @@ fn a_service_within_its_own_limits_can_always_return() {
 /// Random changes; what is kept step by step is what is found by counting.
 #[test]
 fn sizes_follow_every_change() {
-    let mut random = 1_u64;
-    let mut next = |below: usize| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        usize::try_from(random >> 33).unwrap() % below
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut next = |below: usize| random.usize(..below);
     let mut tracker = tracker();
     let names = ["a", "b", "c", "d", "e"];
     for _ in 0..5000 {

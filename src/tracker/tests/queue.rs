@@ -60,47 +60,6 @@ fn objects_that_come_and_go_leave_nothing() {
     assert_eq!(taken([a.clone()], &[no_service("a"), a.clone()]), [a]);
 }
 
-fn list(kind: Kind, changes: impl IntoIterator<Item = SourceChange>) -> Vec<SourceChange> {
-    let mut all = vec![SourceChange::Listing(kind)];
-    all.extend(changes);
-    all.push(Change::Listed(kind).into());
-    all
-}
-
-#[test]
-fn a_list_is_taken_as_the_changes_that_it_means() {
-    let kind = Kind::Service;
-    let [a, b] = [service("a", 81), service("b", 80)].map(SourceChange::from);
-    let before = [service("a", 80), service("b", 80)];
-    let means = |list: Vec<SourceChange>| taken_from_source(before.clone(), list);
-    let listed = || Change::Listed(kind);
-    let only_a = [service("a", 81), no_service("b"), listed()];
-    assert_eq!(means(list(kind, [a.clone()])), only_a);
-    // An unreadable object exists, and an unfinished list counts for nothing.
-    let kept = list(kind, [SourceChange::ServiceKept(name("b")), a.clone()]);
-    assert_eq!(means(kept.clone()), [service("a", 81), listed()]);
-    let cut = [SourceChange::Listing(kind), b.clone()];
-    assert_eq!(means(cut.to_vec()), [service("b", 80)], "not complete yet");
-    let twice = [&cut[..], &kept].concat();
-    let both = [service("b", 80), service("a", 81), listed()];
-    assert_eq!(means(twice), both);
-    let of_a_again = [&cut[..], &list(kind, [a.clone()])].concat();
-    assert_eq!(
-        means(of_a_again),
-        [service("a", 81), no_service("b"), listed()]
-    );
-    let again = [list(kind, []), list(kind, [a.clone(), b])].concat();
-    assert_eq!(means(again), [service("a", 81), service("b", 80), listed()]);
-    // What is removed while the list runs stays removed.
-    let removed = list(kind, [a, no_service("a").into()]);
-    assert_eq!(means(removed), [no_service("a"), no_service("b"), listed()]);
-    // A list of one kind says nothing about another one.
-    let slices = list(Kind::EndpointSlice, []);
-    let s = slice("s", "c", &["10.0.0.1"], None);
-    let of_slices = [no_slice("s"), Change::Listed(Kind::EndpointSlice)];
-    assert_eq!(taken_from_source([service("a", 80), s], slices), of_slices);
-}
-
 #[test]
 fn latency_is_measured_from_the_oldest_change_that_waits() {
     let at = |ip: &str, second| slice("s", "a", &[ip], Some(second));
