@@ -11,7 +11,7 @@ use crate::clock::instant;
 use crate::host::{Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
-use crate::rules::{RuleSet, Table};
+use crate::rules::Table;
 use crate::sync::kernel::{Drift, DriftKind, Extent};
 use crate::sync::schedule::RepairKey;
 
@@ -383,37 +383,6 @@ async fn unreadable_chains_are_rewritten() {
     assert_eq!(drift.chains.len(), 1, "{drift:?}");
     syncer.once(&[]).await;
     assert_eq!(sorted(&syncer), before);
-}
-
-/// One rule at a time is deleted, doubled, or changed, flat and in trees. Fixed chains may have
-/// third-party rules.
-#[tokio::test]
-async fn a_verification_finds_the_damage_of_any_rule() {
-    for thresholds in [TreeThresholds::FLAT, TreeThresholds::TREE] {
-        let mut syncer = node_with(thresholds).await;
-        let save = syncer.iptables().rules().to_save_text();
-        let of_services = [
-            "-A KUBE-S",
-            "-A KUBE-E",
-            "-A KUBE-NODEPORTS",
-            "-A KUBE-PROXY-",
-        ];
-        let is_of_services = |line: &&str| of_services.iter().any(|chain| line.starts_with(chain));
-        for line in save.lines().filter(is_of_services) {
-            let doubled = format!("{line}\n{line}");
-            let changed = line.replace(" -j ", " -m ttl --ttl-eq 7 -j ");
-            for damaged in [String::new(), doubled, changed] {
-                let kernel = save.replacen(line, &damaged, 1);
-                syncer
-                    .iptables()
-                    .set_rules(RuleSet::parse(&kernel).unwrap());
-                let drift = compare(&mut syncer, &Extent::whole()).await;
-                assert!(!drift.is_empty(), "{line}: {damaged}");
-                syncer.iptables().set_rules(RuleSet::parse(&save).unwrap());
-                sync_until_quiet(&mut syncer).await;
-            }
-        }
-    }
 }
 
 /// The repair of the first one may be delayed, because another program keeps changing it.

@@ -197,20 +197,20 @@ async fn the_cluster_ip_of_a_service_that_is_left_out_stays_its_own() {
 #[tokio::test]
 async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
     for seed in 0..40 {
-        let mut random = Random(seed);
-        let how = WAYS[random.below(WAYS.len())];
+        let mut random = fastrand::Rng::with_seed(seed);
+        let how = WAYS[random.usize(..WAYS.len())];
         let mut syncer = applied(how, []).await;
         // The one that a syncer knows from the beginning.
         let mut objects = BTreeMap::from([((1, true), service(1, true))]);
         for _ in 0..12 {
-            for _ in 0..=random.below(4) {
-                let number = random.number(6) + 1;
+            for _ in 0..=random.usize(..4) {
+                let number = random.u8(1..=6);
                 let change = random_change(&mut random, number);
                 let is_service = matches!(change, Change::Service(..));
                 objects.insert((number, is_service), change.clone());
                 syncer.tracker.apply(change);
             }
-            wait(random.number(30).into());
+            wait(random.u64(..30));
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Applied, "{seed}: {outcome:?}");
             // The record is what the kernel has, and what all Services render to.
@@ -245,33 +245,18 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
     }
 }
 
-fn random_change(random: &mut Random, number: u8) -> Change {
+fn random_change(random: &mut fastrand::Rng, number: u8) -> Change {
     const ADDRESSES: [&str; 4] = [SHARED, "203.0.113.2", "10.96.0.1", "10.96.0.4"];
-    match random.number(8) {
+    match random.u8(..8) {
         0 => service(number, false),
         1 => without_endpoints(number),
         2 | 3 => {
-            let first = random.below(ADDRESSES.len());
-            let last = first + random.below(ADDRESSES.len() + 1 - first);
+            let first = random.usize(..ADDRESSES.len());
+            let last = random.usize(first..=ADDRESSES.len());
             with(number, &ADDRESSES[first..last])
         }
         4 => endpoint(number, 66),
         last => endpoint(number, last),
-    }
-}
-
-/// A linear congruential generator; its upper bits are random enough.
-struct Random(u64);
-
-impl Random {
-    fn number(&mut self, below: u8) -> u8 {
-        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
-        u8::try_from((self.0 >> 40) % u64::from(below)).unwrap()
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.number(u8::try_from(limit).unwrap()).into()
     }
 }
 

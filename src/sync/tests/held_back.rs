@@ -254,29 +254,6 @@ async fn a_changed_service_whose_last_rules_fail_keeps_its_reject_rules() {
     assert!(drift.is_empty(), "{drift:?}");
 }
 
-/// The rules of an earlier process cannot be adopted, and a small new Service fails.
-#[tokio::test]
-async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() {
-    let mut earlier = with(1..=40);
-    earlier.tracker.apply(service(10, false));
-    sync_applied(&mut earlier).await;
-    let mut kernel = earlier.iptables().rules();
-    // A chain of an old release.
-    let old = "*nat\n:KUBE-XLB-AAAAAAAAAAAAAAAA - [0:0]\nCOMMIT\n";
-    kernel.apply(old).unwrap();
-    let mut syncer = with(1..=40);
-    syncer.iptables().set_rules(kernel);
-    syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
-    syncer.tracker.apply(endpoint(10, 66));
-    syncer.tracker.apply(endpoint(3, 2));
-    assert_eq!(sync_applied(&mut syncer).await.overridden, [name(10)]);
-    assert!(has(&syncer, "10.0.3.2:80") && has(&syncer, "10.0.40.1:80"));
-    for payload in syncer.iptables().take_payloads() {
-        let is_full = payload.contains(":KUBE-POSTROUTING");
-        assert!(!is_full || payload.contains("ns/1:p"), "{payload}");
-    }
-}
-
 /// As on a node without the sctp match: even their reject rules are rejected.
 #[tokio::test]
 async fn a_start_with_several_services_that_fail_in_every_form_applies_all_others() {

@@ -213,50 +213,6 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
 }
 
 #[test]
-fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
-    let reported = ReportedMetrics::new();
-    let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
-    reported.finish(&outcome(vec![failed()]));
-    assert_eq!(reported.series("iptables_total"), [""; 0]);
-
-    let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
-    reported.finish(&outcome(vec![applied()]));
-    assert_eq!(
-        reported.series("iptables_total"),
-        [
-            "proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"filter\"} 40",
-            "proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"nat\"} 50",
-        ]
-    );
-    assert_eq!(
-        reported.series("iptables_last"),
-        [
-            "proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"filter\"} 3",
-            "proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"nat\"} 7",
-        ]
-    );
-}
-
-#[test]
-fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
-    let reported = ReportedMetrics::new();
-    let mut outcome = outcome(vec![attempt(Scope::Partial, WRITTEN, Ok(()))]);
-    for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
-        outcome.totals.internal_dropped = internal;
-        outcome.totals.external_dropped = external;
-        reported.finish(&outcome);
-        let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
-        assert_eq!(
-            reported.series("no_local_endpoints"),
-            [
-                format!("{name},traffic_policy=\"external\"}} {external}"),
-                format!("{name},traffic_policy=\"internal\"}} {internal}"),
-            ]
-        );
-    }
-}
-
-#[test]
 fn undetected_pods_are_in_the_status_while_there_are_any() {
     let metrics = ReportedMetrics::new();
     let reporter = &metrics.reporters[0];

@@ -295,27 +295,6 @@ async fn a_service_that_fails_in_every_form_is_left_out() {
     falls_back("ns/40:p", Fallback::NoRules, &[endpoint(3, 2)]).await;
 }
 
-#[tokio::test]
-async fn many_failing_services_do_not_keep_others_back() {
-    let mut syncer = synced().await;
-    syncer.iptables().set_poisons(&[(POISON, Poison::Line)]);
-    let failing = 40..70;
-    for number in failing.clone() {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 66));
-    }
-    syncer.tracker.apply(endpoint(3, 2));
-    let outcome = sync_untried(&mut syncer).await;
-    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
-    assert_eq!(
-        outcome.overridden,
-        failing.clone().map(name).collect::<Vec<_>>()
-    );
-    let rejected = failing.map(|number| service(number, true));
-    let expected = rules_of(rejected.chain([endpoint(3, 2)])).await;
-    assert_rules(&syncer, &expected);
-}
-
 /// After a flush, the sync does not read the kernel itself.
 #[tokio::test]
 async fn a_table_that_a_search_cannot_read_is_reported_once() {
