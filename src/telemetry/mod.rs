@@ -7,8 +7,6 @@ mod repeats;
 mod server;
 
 pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
-#[cfg(test)]
-pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
     ConfigFileState, ConfigMetrics, ConnectionMetrics, ConnectionReading, HealthMetrics,
     HistoryMetrics, KubernetesBuild, KubernetesVersion, ManifestMetrics, Metrics,

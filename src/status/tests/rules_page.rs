@@ -209,14 +209,8 @@ async fn answer_in_parts(
 
 /// Bytes that cannot be compressed.
 fn noise() -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = |_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        state.to_be_bytes()[0] & 0x7f
-    };
-    (0..500_000).map(next).collect()
+    let mut random = fastrand::Rng::with_seed(1);
+    (0..500_000).map(|_| random.u8(..0x80)).collect()
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::model::ServiceName;
 
 impl Origin {
     pub(crate) fn sample() -> Self {
@@ -38,38 +37,6 @@ fn an_event_about_the_node() {
         "type": "Normal",
     });
     assert_eq!(json!(object), expected);
-}
-
-#[test]
-fn an_event_about_a_service() {
-    let event = Event::CheckNotServed(ServiceName::new("shop", "lb"), "taken".to_owned());
-    let object = json!(object(&event, &Origin::sample(), at()));
-    let regarding =
-        json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "lb"});
-    assert_eq!(object["regarding"], regarding);
-    assert_eq!(object["metadata"]["namespace"], "shop");
-    let name = object["metadata"]["name"].as_str().unwrap();
-    assert!(name.starts_with("lb."), "{name}");
-}
-
-/// Alerts match them. The two others are compared with kube-proxy's by
-/// `operators_are_told_what_kube_proxy_tells`.
-#[test]
-fn events_of_a_process_that_ends_are_kube_proxy_s() {
-    for (event, reason) in [
-        (
-            Event::HealthNotServed(String::new()),
-            "FailedToStartProxierHealthcheck",
-        ),
-        (
-            Event::MetricsNotServed(String::new()),
-            "FailedToStartMetricServer",
-        ),
-    ] {
-        let fields = event.fields();
-        let found = (fields.reason, fields.severity, fields.action);
-        assert_eq!(found, (reason, "Warning", "StartKubeProxy"));
-    }
 }
 
 #[test]

@@ -75,15 +75,6 @@ fn taken(recorder: &Recorder) {
     recorder.record(Event::CheckNotServed(service, "taken".to_owned()));
 }
 
-#[tokio::test(start_paused = true)]
-async fn events_are_written_once() {
-    let asked = asked(&[], |recorder| {
-        recorder.record(Event::Starting);
-        taken(recorder);
-    });
-    assert_eq!(asked.await, ["0 POST default", "0 POST shop"]);
-}
-
 #[test]
 fn an_event_is_not_repeated_for_half_an_hour() {
     let (_, mut writer) = recorder(Origin::sample());

@@ -161,63 +161,6 @@ fn names_and_types_match_upstream() {
     }
 }
 
-#[test]
-fn samples_are_spelled_as_dashboards_query_them() {
-    let text = text();
-    for line in [
-        "# HELP kubeproxy_sync_proxy_rules_duration_seconds [ALPHA] Duration of syncs in seconds, including failed ones",
-        "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0.004\"} 1",
-        "kubeproxy_sync_proxy_rules_duration_seconds_bucket{ip_family=\"IPv4\",le=\"16.384\"} 2",
-        "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
-        "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
-        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"0\"} 0",
-        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"59\"} 1",
-        "kubeproxy_network_programming_duration_seconds_bucket{ip_family=\"IPv4\",le=\"300\"} 1",
-        "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.5",
-        "kubeproxy_sync_proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"nat\"} 43",
-        "kubeproxy_sync_proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"nat\"} 15",
-        "kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2",
-        "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
-        "kubeproxy_sync_proxy_rules_service_changes_pending 4",
-        "kubeproxy_sync_proxy_rules_service_changes_total 5",
-        "kubeproxy_sync_proxy_rules_endpoint_changes_pending 22",
-        "kubeproxy_sync_proxy_rules_endpoint_changes_total 6",
-        "kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\",traffic_policy=\"external\"} 3",
-        "kubeproxy_iptables_ct_state_invalid_dropped_packets_total 12",
-        "kubeproxy_iptables_localhost_nodeports_accepted_packets_total 34",
-        "kubeproxy_proxy_healthz_total{code=\"200\"} 1",
-        "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"first\"} 1",
-        "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
-        "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
-        "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"} 2",
-        "deltaproxy_other_backend_has_rules{ip_family=\"IPv4\"} 1",
-        "deltaproxy_services_over_limit{ip_family=\"IPv4\",limit=\"namespace_endpoints\"} 3",
-        "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
-        "deltaproxy_quarantined_services{ip_family=\"IPv4\"} 2",
-        "deltaproxy_quarantines_total{cause=\"refused\",ip_family=\"IPv4\"} 1",
-        "deltaproxy_isolation_restores_total{ip_family=\"IPv4\",result=\"applied\"} 3",
-        "deltaproxy_isolation_restores_total{ip_family=\"IPv4\",result=\"failed\"} 2",
-        "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
-        "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
-        "deltaproxy_shadow_differences{ip_family=\"IPv4\",kind=\"jump\"} 2",
-        "deltaproxy_shadow_lag_seconds_count{ip_family=\"IPv4\",proxy=\"kube-proxy\"} 1",
-        "deltaproxy_shadow_waiting_services{ip_family=\"IPv4\"} 3",
-        "deltaproxy_shadow_payload_bytes_total{ip_family=\"IPv4\"} 7",
-        "deltaproxy_shadow_kube_proxy_bytes_total{ip_family=\"IPv4\"} 70",
-        "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
-        "deltaproxy_undecodable_objects_total{kind=\"Node\"} 1",
-        "deltaproxy_config_unknown_settings{kind=\"feature_gate\"} 1",
-        "deltaproxy_config_unknown_settings{kind=\"field\"} 0",
-        "deltaproxy_build_info{version=\"0.1.0\"} 1",
-        "rest_client_requests_total{code=\"201\",host=\"10.0.0.1\",method=\"POST\"} 1",
-    ] {
-        assert!(
-            text.lines().any(|found| found == line),
-            "{line} not in\n{text}"
-        );
-    }
-}
-
 /// Returns the words of a text with the prefix of deltaproxy's or kube-proxy's metrics.
 fn metric_names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -268,26 +211,6 @@ fn pages_alerts_and_dashboards_name_served_metrics() {
     let of_proxy = without_flags.filter(|name| !name.starts_with("deltaproxy_shadow_"));
     let of_proxy: Vec<_> = of_proxy.collect();
     assert_eq!(queried(node), metric_names(&of_proxy.join(" ")));
-}
-
-/// Alerts compare it between the components of a cluster.
-#[test]
-fn build_info_has_the_version_of_kube_proxy() {
-    let text = text();
-    let mut lines = text.lines();
-    let info = lines
-        .find(|line| line.starts_with("kubernetes_build_info{"))
-        .unwrap();
-    for label in [
-        "major=\"1\"",
-        "minor=\"37\"",
-        "git_version=\"v1.37.2+deltaproxy-0.1.0\"",
-        "compiler=\"rustc\"",
-        "go_version=\"\"",
-        "platform=\"linux/",
-    ] {
-        assert!(info.contains(label), "{label} not in {info}");
-    }
 }
 
 #[test]
