@@ -113,7 +113,3 @@ pub(crate) const IPVS_REMEDY: &str =
 pub(crate) fn has_interface(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
-
-#[cfg(test)]
-#[path = "tests/interfaces.rs"]
-mod tests;

@@ -323,7 +323,3 @@ impl Drop for ProcessGroup {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "tests/process.rs"]
-mod tests;

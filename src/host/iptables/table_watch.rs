@@ -257,7 +257,3 @@ impl SizeWatch {
         Table::ALL.map(|table| table_size(&self.socket, self.family, table).ok().flatten())
     }
 }
-
-#[cfg(test)]
-#[path = "tests/table_watch.rs"]
-mod tests;

@@ -13,12 +13,6 @@ fn failure() -> RestoreError {
     }
 }
 
-fn text(payload: &str) -> TruncatedText {
-    let mut text = TruncatedText::default();
-    text.push(payload.as_bytes());
-    text
-}
-
 const TOOK: Duration = Duration::from_millis(7);
 
 #[test]
@@ -46,13 +40,4 @@ fn the_middle_of_a_large_payload_is_omitted() {
         (again.head, again.tail, again.length),
         (kept.head, kept.tail, kept.length)
     );
-}
-
-#[test]
-fn the_error_is_in_comments_above_the_payload() {
-    let shown = String::from_utf8(describe(&text("*mangle\n"), TOOK, &failure())).unwrap();
-    let start = "# after 7 ms, 8 bytes of input\n\
-                 # failed: cannot start `iptables-restore`: entity not found\n# failed: hint: ";
-    assert!(shown.starts_with(start), "{shown}");
-    assert!(shown.ends_with("\n*mangle\n"), "{shown}");
 }
