@@ -523,9 +523,5 @@ fn is_kubernetes_group(api_version: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "tests/document.rs"]
-mod tests;
-
-#[cfg(test)]
 #[path = "../tests/hostile.rs"]
 mod hostile;

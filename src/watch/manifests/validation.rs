@@ -350,7 +350,3 @@ fn check_endpoints(slice: &EndpointSlice, family: IpFamily, problems: &mut Probl
         }
     }
 }
-
-#[cfg(test)]
-#[path = "tests/validation.rs"]
-mod tests;

@@ -106,6 +106,53 @@ fn values_of_services_are_checked() {
     );
 }
 
+#[test]
+fn the_first_value_of_a_wrong_type_is_named() {
+    for (spec, expected) in [
+        (
+            "{ports: [{port: eighty}], selektor: {}}",
+            "spec.ports[0].port: invalid type: string \"eighty\", expected i32",
+        ),
+        (
+            "{ports: [{port: 81}, 7]}",
+            "spec.ports[1]: must be an object, got 7",
+        ),
+        (
+            "{externalIPs: 10.0.0.1}",
+            "spec.externalIPs: invalid type: string \"10.0.0.1\", expected a sequence",
+        ),
+        (
+            "{ports: [{port: 80, targetPort: [80]}]}",
+            "spec.ports[0].targetPort: invalid type: sequence, expected IntOrString",
+        ),
+    ] {
+        check_spec(spec, &[expected]);
+    }
+}
+
+#[test]
+fn a_missing_field_and_a_patch_are_named_once() {
+    for (field, expected) in [
+        (
+            "status: {conditions: [{}]}",
+            "status.conditions[0]: missing field ",
+        ),
+        (
+            "spec: {$patch: delete}",
+            "unknown field \"spec.$patch\": this is a patch",
+        ),
+    ] {
+        let text = format!("apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n{field}\n");
+        let files = directory(&[("a.yaml", &text)]);
+        let errors = errors(files.path(), &load_as(files.path(), STRICT));
+        let expected = format!("a.yaml:4: Service `default/web`: {expected}");
+        assert!(
+            errors.len() == 1 && errors[0].starts_with(&expected),
+            "{errors:?}"
+        );
+    }
+}
+
 /// An API server rejects these, and says so in a dry run; each has rules all the same.
 #[test]
 fn other_rules_of_an_api_server_are_not_repeated() {

@@ -16,24 +16,6 @@ fn retries_until_the_server_is_up() {
     );
 }
 
-/// 0.8, 1.6, 3.2, 6.4, 12.8 and then 15 to 30 s each.
-#[test]
-fn failed_requests_are_retried_at_growing_delays() {
-    let listed = ends(&[end_of_list("5"), bookmark("6")]);
-    for (first, then) in [
-        (None, ends(&[])),
-        (None, Reply::Refuse),
-        (Some(listed), ends(&[])),
-    ] {
-        let (least, script) = (24 + usize::from(first.is_some()), first.into_iter());
-        let script = script.chain(vec![then; 1000]).collect();
-        let transcript = paused().block_on(follow_for(Duration::from_secs(600), script));
-        let requests = transcript.iter().filter(|line| line.starts_with('?'));
-        let requests = requests.count();
-        assert!((least..=least + 24).contains(&requests), "{requests}");
-    }
-}
-
 #[test]
 fn half_a_minute_without_a_failure_ends_the_backoff() {
     // Five failures take at most 49.6 s, and the sixth pause at least 15 s. Then a list, and a
@@ -60,24 +42,6 @@ fn an_expired_version_after_a_restart_is_retried_soon() {
     assert_eq!(
         transcript[transcript.len() - 4..],
         ["failed expired", "? watch", "listing", "listed"]
-    );
-}
-
-#[test]
-fn a_busy_server_gets_the_same_request_after_a_delay() {
-    check(
-        vec![
-            status(429, "TooManyRequests"),
-            status(503, "ServiceUnavailable"),
-            status(403, "Forbidden"),
-            open(&[end_of_list("5")]),
-        ],
-        &[
-            "watch: failed 429",
-            "watch: failed 503",
-            "watch: failed 403",
-            "watch: listing, listed",
-        ],
     );
 }
 

@@ -12,25 +12,8 @@ use super::script::{Piece, Reply, check, check_for, ends, open, page, service, s
 use super::wire::*;
 use crate::ingest::ServiceObject;
 
-/// Written by the API's own encoder: `cart` is added, the list ends, `bare` is deleted, and an
-/// error says that the resource version has expired.
-const WATCH: &[u8] = include_bytes!("../../../../tests/wire/watch.protobuf");
-
 /// The same, of `cart` and `bare`; there is a next page.
 const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
-
-#[test]
-fn a_watch_of_an_api_server_is_decoded() {
-    // A byte at a time: frames end anywhere.
-    let pieces = WATCH.iter().map(|&byte| Piece::Bytes(vec![byte]));
-    check(
-        vec![Reply::Protobuf(200, pieces.collect())],
-        &[
-            "watch: listing, set cart, listed, deleted bare, failed expired",
-            "watch",
-        ],
-    );
-}
 
 #[test]
 fn pages_of_an_api_server_are_decoded() {

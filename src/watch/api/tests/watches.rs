@@ -68,27 +68,6 @@ fn an_undecodable_event_only_advances_the_resource_version() {
 }
 
 #[test]
-fn an_incomplete_object_is_not_an_event() {
-    let mut half = event("ADDED", &service("b", "7"));
-    half.truncate(60);
-    let beginning = listed_at("5", &[event("ADDED", &service("a", "6")), half]);
-    let mut broken: Vec<_> = beginning.iter().cloned().map(Piece::Text).collect();
-    broken.push(Piece::Break);
-    for (reply, failure) in [
-        (ends(&beginning), "failed protocol error"),
-        (Reply::Answer(200, broken), "failed broken"),
-    ] {
-        check(
-            vec![reply, open(&[event("ADDED", &service("b", "7"))])],
-            &[
-                &format!("watch: listing, listed, set a, {failure}"),
-                "watch after=6: set b",
-            ],
-        );
-    }
-}
-
-#[test]
 fn a_quiet_watch_may_end_in_order() {
     let quiet = Reply::Answer(200, vec![Piece::Wait(Duration::from_secs(300))]);
     check_for(
