@@ -14,7 +14,6 @@ use crate::sync::Gap;
 use crate::watch::api::ApiOptions;
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
-const KIND: &str = include_str!("../../../tests/config/kind.yaml");
 const EKS: &str = include_str!("../../../tests/config/eks.yaml");
 
 /// Checks that a file is rejected with one line that contains `part`.
@@ -49,22 +48,6 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         ..ApiOptions::default()
     });
     assert_eq!(config.rules.source, cluster);
-}
-
-#[test]
-fn the_file_of_kind_loads() {
-    let config = with_text("--hostname-override=kind-worker", KIND).unwrap();
-    let LocalMode::ClusterCidr(cidrs) = config.rules.render_settings.v6.local_mode else {
-        panic!("not by networks")
-    };
-    assert_eq!(cidrs.len(), 2);
-    assert_eq!(config.pacer.gap, Gap::Fixed(Duration::from_secs(1)));
-    assert_eq!(config.node.conntrack.max_per_core, 0);
-    assert_eq!(
-        config.node.conntrack.tcp_established_timeout,
-        Duration::ZERO
-    );
-    assert_eq!(config.serving.metrics.unwrap().to_string(), "[::1]:10249");
 }
 
 #[test]

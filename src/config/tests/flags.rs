@@ -210,22 +210,3 @@ fn flags_without_effect_are_noted_on_one_line() {
           `--config-sync-period`, `--ipvs-scheduler`"]
     );
 }
-
-/// Command line of the kube-proxy in k3s.
-#[test]
-fn the_command_line_of_k3s_is_understood() {
-    let config = configured(
-        "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 \
-         --conntrack-tcp-timeout-close-wait=0s --conntrack-tcp-timeout-established=0s \
-         --healthz-bind-address=127.0.0.1 --hostname-override=server \
-         --kubeconfig=/var/lib/rancher/k3s/agent/kubeproxy.kubeconfig --proxy-mode=iptables",
-    )
-    .unwrap();
-    assert_eq!(
-        config.serving.healthz.unwrap().to_string(),
-        "127.0.0.1:10256"
-    );
-    assert_eq!(config.node.conntrack.max_per_core, 0);
-    assert_eq!(config.node.conntrack.min, 131_072);
-    assert_eq!(config.rules.node_name, "server");
-}

@@ -3,20 +3,6 @@
 use super::*;
 
 #[test]
-fn gates_of_several_releases_are_accepted() {
-    for gates in [
-        "WatchListClient=false,ClientsAllowCBOR=true",
-        "AllAlpha=true",
-        "MinimizeIPTablesRestore=false",
-        // kube-proxy rejects it, because other gates require this one.
-        "AtomicFIFO=false",
-    ] {
-        let outcome = configured(&format!("--feature-gates={gates}"));
-        assert_eq!(outcome.map(|_| ()), Ok(()), "{gates}");
-    }
-}
-
-#[test]
 fn an_empty_mode_is_noted() {
     let noted = |config: Config| config.empty_mode.map(|note| note.text().to_owned());
     let note = noted(configured("").unwrap()).unwrap();
@@ -46,24 +32,4 @@ fn unknown_gates_and_fields_are_counted() {
             "unknown feature gate `Foo` ignored",
         ]
     );
-}
-
-#[test]
-fn external_ips_are_served_unless_the_gate_is_off() {
-    use crate::model::ExternalIps::{Ignored, Served};
-
-    let served = |flags| {
-        let environment = configured(flags).unwrap().rules.render_settings;
-        assert_eq!(
-            environment.v4.fixed.external_ips,
-            environment.v6.fixed.external_ips
-        );
-        environment.v4.fixed.external_ips
-    };
-    assert_eq!(served(""), Served);
-    assert_eq!(
-        served("--feature-gates=AllowServiceExternalIPs=true"),
-        Served
-    );
-    assert_eq!(served("--feature-gates=AllowServiceExternalIPs=0"), Ignored);
 }

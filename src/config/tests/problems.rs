@@ -317,31 +317,3 @@ fn problems_of_all_values_are_reported_by_commands_that_do_not_run() {
          error: --iptables-masquerade-bit: `a` is not a valid integer\n"
     );
 }
-
-#[test]
-fn all_problems_are_reported_at_once() {
-    let fields = "mode: x\noomScoreAdj: 5000\nclusterCIDR: a\nbindAddress: b\n\
-                  metricsBindAddress: c\nhealthzBindAddress: d\nnodePortAddresses: [e]\n\
-                  iptables: {masqueradeBit: 40, syncPeriod: -1s, minSyncPeriod: -2s}\n\
-                  featureGates: {SidecarContainers: false, GitRepoVolumeDriver: true}\nlogging: {format: f}\n\
-                  conntrack: {maxPerCore: -1, min: -1, udpTimeout: -1s}\nhostnameOverride: ' '\n\
-                  clientConnection: {burst: -1}\nshowHiddenMetricsForVersion: g\n\
-                  configSyncPeriod: -1s\n";
-    let error = with_file("--manifests=m", fields).unwrap_err();
-    let problems = error.lines().filter(|line| !line.starts_with("hint: "));
-    let mut sorted: Vec<&str> = problems
-        .map(|line| {
-            let line = line.strip_prefix("`c.yaml`: ").unwrap_or(line);
-            line.split(": ").next().unwrap_or_default()
-        })
-        .collect();
-    sorted.sort_unstable();
-    assert_eq!(
-        sorted.join(" "),
-        "bindAddress clientConnection.burst clusterCIDR configSyncPeriod conntrack.maxPerCore \
-         conntrack.min conntrack.udpTimeout featureGates featureGates healthzBindAddress \
-         hostnameOverride iptables.masqueradeBit iptables.minSyncPeriod iptables.syncPeriod \
-         logging.format metricsBindAddress mode nodePortAddresses oomScoreAdj \
-         showHiddenMetricsForVersion"
-    );
-}

@@ -7,40 +7,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::net::IpFamily;
-use crate::render::{LocalDetector, PartialRestore, TreeThresholds};
+use crate::render::TreeThresholds;
 use crate::render::{LocalMode, NodePortAddressItem};
-use crate::sync::{Gap, SyncMode};
+use crate::sync::Gap;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::Validation;
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
-}
-
-#[test]
-fn defaults_without_flags_equal_kube_proxy() {
-    let config = good("");
-    assert_eq!(config.rules.node_name, "node-1");
-    assert_eq!(config.sync_period, Duration::from_secs(30));
-    assert_eq!(config.pacer.longest_retry, Duration::from_secs(30));
-    assert_eq!(config.pacer.gap, Gap::Budget(None));
-    assert_eq!(
-        config.serving.metrics.unwrap().to_string(),
-        "127.0.0.1:10249"
-    );
-    assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
-    assert_eq!(config.partial_restore, PartialRestore::ChangedChains);
-    assert_eq!(config.mode, SyncMode::Restore);
-    for (family, environment) in config.rules.render_settings.into_pairs() {
-        assert_eq!(environment.fixed.family, family);
-        assert_eq!(environment.fixed.masquerade.bit, 14);
-        assert!(!environment.fixed.masquerade.is_for_all);
-        assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
-        assert_eq!(environment.node_port_addresses, Vec::new());
-        assert_eq!(environment.bind_address, None);
-        let has_localhost = environment.fixed.has_localhost_node_ports;
-        assert_eq!(has_localhost, family == IpFamily::V4);
-    }
 }
 
 #[test]
@@ -59,20 +33,6 @@ fn networks_come_alone_or_one_of_each_family() {
     assert_eq!(
         mode("--cluster-cidr=fd00::/8,10.0.0.0/8"),
         cidrs(&["fd00::/8", "10.0.0.0/8"])
-    );
-}
-
-#[test]
-fn detection_modes_require_their_flags() {
-    let mode = |flags| good(flags).rules.render_settings.v4.local_mode;
-    assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
-    assert_eq!(
-        mode("--detect-local-mode=BridgeInterface --pod-bridge-interface=cbr0"),
-        LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()))
-    );
-    assert_eq!(
-        mode("--detect-local-mode=InterfaceNamePrefix --pod-interface-name-prefix=veth"),
-        LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into()))
     );
 }
 
@@ -123,25 +83,6 @@ fn addresses_may_lack_their_port() {
     );
     let (metrics, _) = served("--metrics-bind-address=[::1]:9999");
     assert_eq!(metrics, "[::1]:9999");
-}
-
-#[test]
-fn unspecified_bind_addresses_are_none() {
-    let bound = |flags| {
-        good(flags)
-            .rules
-            .render_settings
-            .v4
-            .bind_address
-            .map(|ip| ip.to_string())
-    };
-    assert_eq!(bound("--bind-address=0.0.0.0"), None);
-    assert_eq!(bound("--bind-address=::"), None);
-    assert_eq!(
-        bound("--bind-address=192.168.0.7").as_deref(),
-        Some("192.168.0.7")
-    );
-    assert_eq!(bound("--bind-address="), None);
 }
 
 #[test]

@@ -2,10 +2,6 @@
 
 use super::*;
 use crate::config::settings;
-use crate::host::BackendChoice;
-use crate::inspect::explain::ClientKind;
-use crate::net::IpFamily;
-use crate::telemetry::KUBE_PROXY_VERSION;
 
 #[test]
 fn every_field_is_in_the_list_once() {
@@ -81,64 +77,4 @@ fn help_lists_every_flag_and_ends_with_those_without_effect() {
         }
     }
     assert_eq!(order.last(), Some(&"Accepted without effect"), "{order:?}");
-}
-
-#[test]
-fn the_version_names_the_release_of_kube_proxy() {
-    let expected = format!(", in place of kube-proxy v{KUBE_PROXY_VERSION}");
-    assert!(VERSION.ends_with(&expected), "{VERSION}");
-}
-
-/// Parses a command line without the program's name.
-#[track_caller]
-fn parsed(typed: &str) -> Command {
-    let args: Vec<_> = ["d"]
-        .into_iter()
-        .chain(typed.split(' '))
-        .map(Into::into)
-        .collect();
-    Cli::from_args(Cli::command(), &args).unwrap().command
-}
-
-#[test]
-fn words_of_iptables_backend_stand_for_their_choices() {
-    for (word, expected) in [
-        ("auto", BackendChoice::Auto),
-        ("path", BackendChoice::Path),
-        ("nft", BackendChoice::Nft),
-        ("legacy", BackendChoice::Legacy),
-    ] {
-        let flag = format!("--iptables-backend={word}");
-        assert_eq!(configured(&flag).unwrap().rules.backend, expected);
-        match parsed(&format!("cleanup {flag}")) {
-            Command::Cleanup(args) => {
-                assert_eq!(args.iptables_backend.unwrap_or_default(), expected);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn words_of_family_stand_for_their_choices_in_any_case() {
-    for (words, family) in [
-        ("--family=ipv4", IpFamily::V4),
-        ("--family=IPv6", IpFamily::V6),
-    ] {
-        match parsed(&format!("render {words}")) {
-            Command::Render(args) => assert_eq!(args.family, family),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn words_of_clients_stand_for_their_choices_in_any_case() {
-    match parsed("explain 10.0.0.1 --from=Outside,pod,node") {
-        Command::Explain(args) => {
-            let all = [ClientKind::Outside, ClientKind::Pod, ClientKind::Node];
-            assert_eq!(args.from, all);
-        }
-        other => panic!("{other:?}"),
-    }
 }

@@ -3,35 +3,6 @@
 use super::*;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 
-#[test]
-fn a_written_configuration_is_read_as_the_same() {
-    for flags in [
-        "",
-        "--cluster-cidr=10.0.0.0/8,fd00::/8 --nodeport-addresses=10.0.0.0/8,11.0.0.0/8",
-        "--detect-local-mode=BridgeInterface --pod-bridge-interface=b --kube-api-qps=0.5",
-        "--iptables-min-sync-period=2s --iptables-sync-period=90s --conntrack-udp-timeout=1.5s",
-        "--feature-gates=AllowServiceExternalIPs=false --hostname-override=Node-7 --profiling",
-        "--v=4 --vmodule=a*=1 --ipvs-exclude-cidrs=10.0.0.0/8 --ipvs-strict-arp",
-        "--bind-address=fd00::1 --metrics-bind-address=:: --oom-score-adj=0",
-        "--feature-gates=AllAlpha=true --log-json-info-buffer-size=64Ki --log-text-split-stream",
-        "--metrics-bind-address=off --healthz-bind-address=off",
-        "--metrics-bind-address= --healthz-bind-address=",
-        "--metrics-port=0 --healthz-port=0",
-        "--iptables-localhost-nodeports=false --iptables-masquerade-bit=0 --masquerade-all",
-    ] {
-        let typed = configured(flags).unwrap();
-        let text = typed.configuration.to_yaml();
-        let read = with_text("", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        assert_eq!(read.configuration, typed.configuration, "{flags}\n{text}");
-        assert_eq!(read.rules.node_name, typed.rules.node_name);
-        assert_eq!(read.rules.render_settings, typed.rules.render_settings);
-        assert_eq!(read.rules.source, typed.rules.source);
-        assert_eq!(read.pacer.gap, typed.pacer.gap);
-        assert_eq!((read.serving, read.node), (typed.serving, typed.node));
-        assert_eq!(read.configuration.to_yaml(), text);
-    }
-}
-
 /// Values of every type that a field may have, and texts that YAML could decode as another type.
 fn values() -> Vec<Value> {
     let json = r##"[
