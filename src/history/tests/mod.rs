@@ -47,18 +47,6 @@ fn noise(bytes: usize) -> String {
 }
 
 #[test]
-fn records_are_read_in_order_across_processes() {
-    let folder = tempfile::tempdir().unwrap();
-    for first in [0, 3] {
-        let mut writer = HistoryFolder::new(folder.path().to_owned(), 1 << 20);
-        for number in first..first + 3 {
-            writer.append(&record(number, "*nat\nCOMMIT\n")).unwrap();
-        }
-    }
-    assert_eq!(numbers(folder.path()), ((0..6).collect(), 0));
-}
-
-#[test]
 fn the_oldest_segments_are_deleted() {
     const MAX: u64 = 1 << 20;
     let folder = tempfile::tempdir().unwrap();
@@ -89,20 +77,6 @@ fn a_segment_that_is_cut_off_keeps_its_other_records() {
     let mut writer = HistoryFolder::new(folder.path().to_owned(), 1 << 20);
     writer.append(&record(7, "")).unwrap();
     assert_eq!(numbers(folder.path()), (vec![0, 1, 7], 1));
-}
-
-#[test]
-fn a_removed_folder_is_an_error_until_it_is_back() {
-    let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("state");
-    fs::create_dir(&folder).unwrap();
-    let mut writer = HistoryFolder::new(folder.clone(), 1 << 20);
-    writer.append(&record(0, "")).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
-    writer.append(&record(1, "")).unwrap_err();
-    fs::create_dir(&folder).unwrap();
-    writer.append(&record(2, "")).unwrap();
-    assert_eq!(numbers(&folder), (vec![2], 0));
 }
 
 #[test]

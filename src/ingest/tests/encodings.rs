@@ -112,21 +112,6 @@ fn node_of_the_api_reads_the_same() {
     assert_eq!(node.status.addresses[2].address, "node-a");
 }
 
-/// No garbage makes the decoder panic.
-#[test]
-fn a_cut_object_is_an_error_or_another_object() {
-    for sample in [SERVICE, SLICE, NODE_SAMPLE] {
-        let message = sample.message();
-        for cut in 0..message.len() {
-            for part in [&message[..cut], &message[cut..]] {
-                let _ = ServiceObject::decode(part);
-                let _ = EndpointSliceObject::decode(part);
-                let _ = NodeObject::decode(part);
-            }
-        }
-    }
-}
-
 /// Go writes a negative `int32` in ten bytes.
 #[test]
 fn negative_numbers_are_read() {

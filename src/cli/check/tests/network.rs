@@ -1,20 +1,7 @@
 //! Settings of the network that suit the daemon, and such that do not.
 
-use std::fs;
-
-use super::{
-    bridges, conntrack, firewalld_reload, forward_policy, forwarding, has_bridge, reverse_path,
-};
-use crate::net::IpFamily;
+use super::{bridges, conntrack, firewalld_reload, reverse_path};
 use crate::status::ConntrackStatus;
-
-#[test]
-fn forwarding_has_to_be_on() {
-    let is_ok = |value| forwarding(IpFamily::V4, "net/ipv4/ip_forward", value).is_ok();
-    assert!(is_ok(Some(1)));
-    assert!(!is_ok(Some(0)));
-    assert!(!is_ok(None));
-}
 
 /// The kernel uses the larger value, so that a loose `all` wins over a strict interface.
 #[test]
@@ -36,29 +23,11 @@ fn bridges_need_br_netfilter() {
 }
 
 #[test]
-fn interfaces_with_a_folder_bridge_are_bridges() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(!has_bridge(folder.path()));
-    fs::create_dir_all(folder.path().join("eth0")).unwrap();
-    assert!(!has_bridge(folder.path()));
-    fs::create_dir_all(folder.path().join("cni0/bridge")).unwrap();
-    assert!(has_bridge(folder.path()));
-    assert!(!has_bridge(&folder.path().join("missing")));
-}
-
-#[test]
 fn a_full_table_fails() {
     let is_ok = |entries, max| conntrack(Some(ConntrackStatus { entries, max })).is_ok();
     assert!(is_ok(10, 100));
     assert!(!is_ok(95, 100));
     assert!(!conntrack(None).is_ok());
-}
-
-#[test]
-fn the_policy_of_forward_is_read() {
-    let is_ok = |text| forward_policy(IpFamily::V4, text).is_ok();
-    assert!(is_ok("-P FORWARD ACCEPT\n-A FORWARD -j DROP\n"));
-    assert!(!is_ok("-P FORWARD DROP\n-A FORWARD -j ACCEPT\n"));
 }
 
 /// The last line counts, and the default is to remove everything.

@@ -2,17 +2,6 @@
 
 use super::*;
 
-fn nodes(values: &[(&str, &[(&str, u32)])]) -> Agreement<String, u32> {
-    let mut agreement = Agreement::default();
-    for (node, things) in values {
-        let things = things
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), *value));
-        agreement.add(node, things);
-    }
-    agreement
-}
-
 /// Renders disagreements as `web: 3=a,b 2=c -=d`.
 fn shown(agreement: &Agreement<String, u32>) -> Vec<String> {
     let differing = agreement.disagreements().into_iter();
@@ -25,27 +14,6 @@ fn shown(agreement: &Agreement<String, u32>) -> Vec<String> {
             format!("{name}:{}", held.collect::<String>())
         })
         .collect()
-}
-
-#[test]
-fn nodes_that_agree_are_not_named() {
-    let agreement = nodes(&[
-        ("a", &[("web", 3), ("dns", 2)]),
-        ("b", &[("web", 3), ("dns", 2)]),
-    ]);
-    assert_eq!(shown(&agreement), [""; 0]);
-    assert_eq!((agreement.nodes(), agreement.things()), (2, 2));
-}
-
-#[test]
-fn the_most_common_value_is_first_and_missing_is_a_value() {
-    let agreement = nodes(&[
-        ("d", &[]),
-        ("c", &[("web", 2)]),
-        ("b", &[("web", 3)]),
-        ("a", &[("web", 3)]),
-    ]);
-    assert_eq!(shown(&agreement), ["web: 3=a,b 2=c -=d"]);
 }
 
 #[test]

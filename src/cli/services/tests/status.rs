@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::cli::snapshot::{RuleSnapshot, ServiceNames};
-use crate::inspect::catalog::Catalog;
 use crate::rules::RuleSet;
 
 const RULES: &str = "*nat
@@ -15,47 +14,6 @@ const RULES: &str = "*nat
 -A KUBE-SEP-WEB -p tcp -m tcp -j DNAT --to-destination 10.4.0.1:8080
 COMMIT
 ";
-
-#[track_caller]
-fn check(from: &str, to: &str, has_nat: bool, expected: ServiceCondition) {
-    let rules = RULES.replace(from, to);
-    assert!(from.is_empty() || rules != RULES, "{from}");
-    let catalog = Catalog::read(&RuleSet::parse(&rules).unwrap());
-    let view = catalog.ports.values().next().unwrap();
-    assert_eq!(shown_status(view, has_nat), expected, "{to}");
-}
-
-#[test]
-fn rules_show_whether_endpoints_are_reached() {
-    check("", "", true, ServiceCondition::Ok);
-    check("", "", false, ServiceCondition::Unknown);
-    check(
-        "-A KUBE-SVC-WEB -j KUBE-SEP-WEB\n",
-        "",
-        true,
-        ServiceCondition::NoPath,
-    );
-    check(
-        "10.4.0.1:8080",
-        "x.x.x.x:8080",
-        true,
-        ServiceCondition::Unknown,
-    );
-    let filter = |comment: &str, target: &str| {
-        format!(
-            "*filter\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment \
-             --comment \"shop/web:http {comment}\" -m tcp --dport 80 -j {target}\nCOMMIT\n"
-        )
-    };
-    check(
-        RULES,
-        &filter("has no endpoints", "REJECT"),
-        true,
-        ServiceCondition::NoEndpoints,
-    );
-    let no_local = filter("has no local endpoints", "DROP");
-    check(RULES, &no_local, true, ServiceCondition::NoLocalEndpoint);
-}
 
 /// Returns the status of the row whose Service is reported by this change of a snapshot.
 fn reported(change: impl Fn(&mut RuleSnapshot)) -> ServiceCondition {

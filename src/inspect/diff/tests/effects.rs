@@ -6,23 +6,6 @@ use super::{check, output, with};
 const HALF: &str = "0.50000000000";
 
 #[test]
-fn a_changed_dnat_address_is_an_added_and_a_removed_endpoint() {
-    check(
-        &[(
-            "--to-destination 10.4.0.2:8080",
-            "--to-destination 10.4.0.9:8080",
-        )],
-        "\
-shop/web:http/tcp changes (IPv4)
-  10.96.0.10:80/tcp, *:30080/tcp: 2 -> 2 endpoints, +10.4.0.9:8080, -10.4.0.2:8080
-  nat KUBE-SEP-TWO -1 +1
-
-1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
-",
-    );
-}
-
-#[test]
 fn changed_probabilities_are_shown_as_shares() {
     check(
         &[(HALF, "0.25")],

@@ -1,11 +1,8 @@
 //! Changes of the masqueraded clients, of one Service and of many.
 
-use std::fmt::Write;
-
 use super::super::{ManifestFacts, compare, json};
-use super::{SAVED, check, output, shown, with};
+use super::{SAVED, check, output, with};
 use crate::net::IpFamily;
-use crate::rules::RuleSet;
 
 const OUTSIDE: &str = "! -s 10.4.0.0/14 ";
 
@@ -86,42 +83,4 @@ fn json_has_the_clients_before_and_after() {
         serde_json::json!({"kind": "outside", "network": "10.4.0.0/14", "interface": null});
     let expected = serde_json::json!([{"kind": "masquerade", "before": outside, "after": null}]);
     assert_eq!(document["servicePorts"][0]["effects"], expected);
-}
-
-/// Returns Services with one endpoint each, and a masquerade rule with this condition, if any.
-fn services(count: usize, condition: Option<&str>) -> RuleSet {
-    let (mut chains, mut rules) = (String::new(), String::new());
-    for number in 0..count {
-        let to = format!("-d 10.96.1.{number}/32 -p tcp -m tcp --dport 80");
-        let (svc, sep) = (format!("KUBE-SVC-S{number}"), format!("KUBE-SEP-S{number}"));
-        let masquerade = condition
-            .map(|condition| format!("-A {svc} {condition} {to} -j KUBE-MARK-MASQ\n"))
-            .unwrap_or_default();
-        // Writing to a String cannot fail.
-        let _ = write!(chains, ":{svc} - [0:0]\n:{sep} - [0:0]\n");
-        let _ = write!(
-            rules,
-            "-A KUBE-SERVICES {to} -m comment --comment \"shop/s{number} cluster IP\" -j {svc}\n\
-             {masquerade}-A {svc} -j {sep}\n\
-             -A {sep} -p tcp -m tcp -j DNAT --to-destination 10.4.0.{number}:80\n"
-        );
-    }
-    let text =
-        format!("*nat\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-SERVICES - [0:0]\n{chains}{rules}COMMIT\n");
-    RuleSet::parse(&text).unwrap()
-}
-
-#[test]
-fn service_ports_with_the_same_effect_are_grouped() {
-    let (live, desired) = (services(12, Some("! -s 10.4.0.0/14")), services(12, None));
-    let reviews = [compare(IpFamily::V4, &live, &desired)];
-    let output = shown(&reviews);
-    let names = "shop/s0/tcp, shop/s1/tcp, shop/s10/tcp, shop/s11/tcp, shop/s2/tcp, shop/s3/tcp, \
-                 shop/s4/tcp, shop/s5/tcp, shop/s6/tcp, shop/s7/tcp";
-    let expected = format!(
-        "12 service ports change in the same way (IPv4)\n  \
-         traffic from outside 10.4.0.0/14 is no longer masqueraded\n  {names} and 2 more\n\n\
-         12 service ports differ, 12 affect packets: 12 changed, 0 added, 0 removed; 12 chains\n"
-    );
-    assert_eq!(output, expected);
 }
