@@ -321,7 +321,3 @@ fn warning(rules: &RuleSet) -> Option<String> {
     text.push_str("\nhint: save the rules again as plain text, with complete lines and addresses");
     Some(text)
 }
-
-#[cfg(test)]
-#[path = "tests/recorded.rs"]
-mod tests;

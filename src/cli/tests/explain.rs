@@ -63,9 +63,3 @@ fn endpoints_tell_equal_words_apart() {
         ]
     );
 }
-
-#[test]
-fn nodes_that_agree_are_no_line() {
-    let same = vec![(ClientKind::Node, outcome("rejected: no endpoints", &[]))];
-    assert_eq!(lines_of(&[("a", same.clone()), ("b", same)]), [""; 0]);
-}

@@ -1,4 +1,4 @@
-//! Configuration files: decoding, ignored fields, and the files of kubeadm, kind and EKS.
+//! Configuration files: decoding, ignored fields, and the file of kubeadm.
 //!
 //! Upstream: `cmd/kube-proxy/app/options_test.go`,
 //! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.37)
@@ -14,7 +14,6 @@ use crate::sync::Gap;
 use crate::watch::api::ApiOptions;
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
-const EKS: &str = include_str!("../../../tests/config/eks.yaml");
 
 /// Checks that a file is rejected with one line that contains `part`.
 #[track_caller]
@@ -48,21 +47,6 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         ..ApiOptions::default()
     });
     assert_eq!(config.rules.source, cluster);
-}
-
-#[test]
-fn the_file_of_eks_loads_without_its_old_field() {
-    let config = with_text("--v=2 --hostname-override=ip-10-0-0-1", EKS).unwrap();
-    assert_eq!(config.serving.metrics.unwrap().to_string(), "0.0.0.0:10249");
-    assert_eq!(config.node.oom_score_adj, -998);
-    assert_eq!(config.verbosity, 2);
-    assert_eq!(
-        noted(&config),
-        [
-            "lenient decoding of `c.yaml`: unknown fields `udpIdleTimeout` ignored",
-            "set, but without effect in this version: `ipvs.syncPeriod`"
-        ]
-    );
 }
 
 #[test]

@@ -125,25 +125,6 @@ fn services_without_endpoints_reject_and_source_ranges_drop() {
     check("192.168.0.2", "127.0.0.1", 80, &["1: dropped"]);
 }
 
-#[test]
-fn steps_name_the_rules_that_matched() {
-    let rules = rules("");
-    let packet = packet("10.0.0.9", "172.30.0.9", 80);
-    let traced_node = traced_node(&[]);
-    let found = trace(&rules, &packet, &traced_node);
-    let steps: Vec<&str> = found[0].steps.iter().map(|step| step.chain).collect();
-    assert_eq!(
-        steps,
-        [
-            "PREROUTING",
-            "FORWARD",
-            "FORWARD",
-            "FORWARD",
-            "KUBE-SERVICES"
-        ]
-    );
-}
-
 /// Traces a packet from outside to 203.0.113.9:80, with the rules of `payload` before all others.
 #[track_caller]
 fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {

@@ -1,6 +1,6 @@
 //! Payloads after an adoption or a verification, and comparisons after a payload.
 
-use super::compare::{chain_of, compare, edit, node, rule, sorted};
+use super::compare::{assert_no_drift, chain_of, compare, edit, node, rule, sorted};
 use super::search::endpoint;
 use super::syncer::{service, syncer};
 use super::*;
@@ -99,8 +99,7 @@ async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adopt
     assert!(after.contains(":KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("-A KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("KUBE-SEP-BBBBBBBBBBBBBBBB"), "{after}");
-    let drift = compare(&mut syncer, &Extent::whole()).await;
-    assert!(drift.is_empty(), "{drift:?}");
+    assert_no_drift(&mut syncer).await;
 }
 
 /// Adds a third-party rule that references the chain of a Service; returns the name of that.
@@ -129,8 +128,7 @@ async fn a_chain_that_a_third_party_rule_references_is_emptied_with_its_service(
         assert!(after.contains(&format!(":{target} ")), "{after}");
         assert!(!after.contains(&format!("-A {target} ")), "{after}");
         assert!(!after.contains("10.0.3.9"), "{after}");
-        let drift = compare(&mut syncer, &Extent::whole()).await;
-        assert!(drift.is_empty(), "{drift:?}");
+        assert_no_drift(&mut syncer).await;
         edit(syncer.iptables(), Table::Nat, &["-F CNI-1", "-X CNI-1"]);
         compare(&mut syncer, &Extent::whole()).await;
         let outcome = syncer.once(&[]).await;
@@ -156,8 +154,7 @@ async fn a_search_blames_no_service_for_a_reference_to_its_chain() {
     assert_eq!(names, [&ServiceName::new("ns", "4")]);
     let after = syncer.iptables().rules().to_save_text();
     assert!(!after.contains(&format!("-A {target} ")), "{after}");
-    let drift = compare(&mut syncer, &Extent::whole()).await;
-    assert!(drift.is_empty(), "{drift:?}");
+    assert_no_drift(&mut syncer).await;
 }
 
 /// Otherwise one failed reading would make NodePorts unreachable.

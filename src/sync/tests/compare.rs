@@ -95,7 +95,7 @@ async fn flushed(syncer: &mut Syncer<Fake>, chain: &str) -> Drift {
     edited(syncer, &[&format!("-F {chain}")], &BTreeSet::new()).await
 }
 
-async fn assert_no_drift(syncer: &mut Syncer<Fake>) {
+pub(super) async fn assert_no_drift(syncer: &mut Syncer<Fake>) {
     let drift = compare(syncer, &Extent::whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
 }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::compare::compare;
+use super::compare::assert_no_drift;
 use super::search::{POISON, WAYS, endpoint, name, sync_applied};
 use super::syncer::{service, syncer};
 use super::*;
@@ -12,7 +12,6 @@ use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::is_service_chain;
-use crate::sync::kernel::Extent;
 
 /// Failing Services.
 const FAILING: std::ops::Range<u8> = 40..80;
@@ -250,8 +249,7 @@ async fn a_changed_service_whose_last_rules_fail_keeps_its_reject_rules() {
     let fallback = syncer.quarantine.fallback(&name(4));
     assert_eq!(fallback, Some(Fallback::NoEndpoints));
     assert!(has(&syncer, "ns/4:p has no endpoints") && has(&syncer, "10.0.40.1:80"));
-    let drift = compare(&mut syncer, &Extent::whole()).await;
-    assert!(drift.is_empty(), "{drift:?}");
+    assert_no_drift(&mut syncer).await;
 }
 
 /// As on a node without the sctp match: even their reject rules are rejected.

@@ -29,19 +29,6 @@ fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, result: SyncRes
 }
 
 #[test]
-fn the_first_request_after_idle_time_is_due_at_once_and_a_burst_is_batched() {
-    let t = instant();
-    let mut pacer = pacer(Gap::Fixed(S));
-    pacer.request(t);
-    pacer.request(t + 5 * MS);
-    assert_eq!(pacer.next_due(), Some(t));
-    finished(&mut pacer, t, t + 20 * MS, SyncResult::Applied);
-    pacer.request(t + 30 * MS);
-    pacer.request(t + 40 * MS);
-    assert_eq!(pacer.next_due(), Some(t + 20 * MS + S));
-}
-
-#[test]
 fn without_credit_the_gap_on_nft_is_as_long_as_the_sync_up_to_a_second() {
     let t = instant();
     let mut pacer = pacer(Gap::Budget(None));

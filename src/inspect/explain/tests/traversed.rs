@@ -26,24 +26,6 @@ fn counted(saved: &str) -> Option<(usize, usize)> {
 const AROUND: usize = 1 + 4 + 1 + 2;
 
 #[test]
-fn rules_of_dispatch_chains_and_of_their_trees_are_counted() {
-    assert_eq!(counted(SAVED), Some((AROUND + 2, 2)));
-    // The same two rules, after a jump to their chain.
-    let tree = "KUBE-SVC-10.96.0.0/28";
-    let saved = SAVED
-        .replace(
-            "-A KUBE-SERVICES -d 10.96.0.1",
-            &format!("-A {tree} -d 10.96.0.1"),
-        )
-        .replace(":KUBE-SVC-API", &format!(":{tree} - [0:0]\n:KUBE-SVC-API"))
-        .replace(
-            "-A KUBE-SERVICES -d 192.168.0.9",
-            &format!("-A KUBE-SERVICES -d 10.96.0.0/28 -j {tree}\n-A KUBE-SERVICES -d 192.168.0.9"),
-        );
-    assert_eq!(counted(&saved), Some((AROUND + 3, 3)));
-}
-
-#[test]
 fn rules_are_not_counted_if_the_packet_is_not_traced_to_its_end() {
     let first = "-A KUBE-SVC-WEB ! -s";
     let queue = format!("-A KUBE-SVC-WEB -j NFQUEUE\n{first}");

@@ -64,20 +64,3 @@ fn a_streaming_list_that_fails_three_times_is_replaced_by_pages() {
         ],
     );
 }
-
-#[test]
-fn a_server_that_sends_nothing_times_out_after_a_minute() {
-    check_for(
-        Duration::from_secs(70),
-        vec![
-            ends(&[end_of_list("5"), bookmark("6")]),
-            Reply::Mute,
-            open(&[]),
-        ],
-        &[
-            "watch: listing, listed",
-            "watch after=6: failed timed out",
-            "watch after=6",
-        ],
-    );
-}

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::build_client;
 use super::super::resource;
 use super::super::retry::{RetryBackoff, RetryDelay};
-use super::super::{ApiOptions, ClientConfigError, ProxyEnvironment, Selector};
+use super::super::{ApiOptions, ProxyEnvironment, Selector};
 
 #[test]
 fn delays_double_up_to_half_a_minute() {
@@ -136,13 +136,4 @@ users: [{name: u, user: {token: secret}}]
     check_address(None, Some("10.0.0.3:8080"), Some("http://10.0.0.3:8080/"));
     check_address(None, Some("/no/address"), None);
     check_address(Some("current-context: y"), None, None);
-}
-
-#[tokio::test]
-async fn neither_a_kubeconfig_nor_a_service_account_is_an_error() {
-    let error = build_client(&ApiOptions::default(), &ProxyEnvironment::default())
-        .await
-        .err()
-        .unwrap();
-    assert!(matches!(error, ClientConfigError::InCluster(_)), "{error}");
 }

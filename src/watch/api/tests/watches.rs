@@ -78,21 +78,6 @@ fn a_quiet_watch_may_end_in_order() {
 }
 
 #[test]
-fn a_quiet_watch_is_opened_again_after_three_minutes() {
-    // Its own time limit is at least five and a half.
-    let pieces = [
-        Piece::Text(end_of_list("5")),
-        Piece::Wait(SECOND * 60),
-        Piece::Text(bookmark("6")),
-        Piece::Hang,
-    ];
-    let script = vec![Reply::Answer(200, pieces.to_vec()), open(&[])];
-    let expected = ["watch: listing, listed", "watch after=6"];
-    check_for(SECOND * (60 + 179), script.clone(), &expected[..1]);
-    check_for(SECOND * (60 + 181), script, &expected);
-}
-
-#[test]
 fn a_watch_that_exceeds_its_timeout_is_ended() {
     let minute = [Piece::Wait(SECOND * 60), Piece::Text(bookmark("5"))];
     let minutes = std::iter::repeat_n(minute, 60).flatten();
