@@ -109,8 +109,8 @@ fn a_change_is_reviewed_before_it_is_merged() {
     scene.golden(&CHANGE, 1, "manifests.txt");
     let unified = [&CHANGE[..], &["--unified"]].concat();
     scene.golden(&unified, 1, "manifests.patch");
-    let json = [&CHANGE[..], &["--output", "json"]].concat();
-    scene.golden(&json, 1, "manifests.json");
+    let json = of_change(&["web", "--output", "json"]);
+    scene.golden(&json, 1, "web.json");
     let markdown = [&CHANGE[..], &["--output", "markdown"]].concat();
     scene.golden(&markdown, 1, "manifests.md");
 }

@@ -7,14 +7,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::support::program::{PROGRAM, Ran, command};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explain")
 }
 
-/// Runs a command line in the folder. Returns its output, and its exit code if that is not zero.
+/// Runs a command line in the folder. Returns its output, and its exit code if that is not zero. Of
+/// a document in JSON, `| jq PATH` behind the command leaves one value.
 fn output_of(line: &str) -> String {
+    let (line, path) = line
+        .split_once(" | jq ")
+        .map_or((line, None), |(line, path)| (line, Some(path)));
     let words = shlex::split(line).unwrap();
     let args: Vec<&str> = words.iter().map(String::as_str).collect();
     let ["$", "deltaproxy", args @ ..] = &args[..] else {
@@ -26,7 +32,17 @@ fn output_of(line: &str) -> String {
         code => format!("(exit code {code})\n"),
     };
     let log: String = ran.stderr.lines().map(without_time).collect();
-    format!("{}{log}{code}", ran.stdout)
+    let stdout = path.map_or(ran.stdout.clone(), |path| value_at(&ran.stdout, path));
+    format!("{stdout}{log}{code}")
+}
+
+/// Returns the value at a path such as `.servicePorts[0].status`.
+fn value_at(document: &str, path: &str) -> String {
+    let document: Value = serde_json::from_str(document).unwrap();
+    let pointer = path.replace(['.', '['], "/").replace(']', "");
+    let value = document.pointer(&pointer);
+    let value = value.unwrap_or_else(|| panic!("no {path}"));
+    format!("{value:#}\n")
 }
 
 /// Removes time and module from a line of the log.
