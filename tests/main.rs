@@ -28,7 +28,6 @@ mod source;
 mod store;
 mod support;
 
-mod adoption;
 mod api_server;
 mod backend;
 mod browser;
