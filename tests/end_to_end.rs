@@ -154,12 +154,20 @@ fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
     lab.control
         .api()
         .apply_all(&[web.clone(), objects::slice(&web, &["10.4.0.11"])]);
-    let mut daemon = lab.start_daemon();
+    let is_ours = Program::under_test().is_deltaproxy();
+    let mut daemon = lab.start(&Program::under_test(), &["-v=4"]);
     lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
+    if is_ours {
+        build_info_has_the_version_of_the_api_server(&lab, &daemon);
+        requests_are_counted(&lab, "200");
+    }
 
     lab.control.stop_server();
     for path in ["/healthz", "/livez"] {
         wait_until_ok(&lab.node, path);
+    }
+    if is_ours {
+        requests_are_counted(&lab, "<error>");
     }
     let cluster_ip: SocketAddr = "10.96.1.1:80".parse().unwrap();
     assert_eq!(tcp_request(&lab.client.netns, cluster_ip).server(), Ok("a"));
@@ -175,15 +183,11 @@ fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
 }
 
 /// `KubeVersionMismatch` compares it with the metric of the API server.
-#[test]
-fn build_info_has_the_version_of_the_api_server() {
-    needs!(Cluster);
-    let lab = Lab::new(Backend::Nft);
+fn build_info_has_the_version_of_the_api_server(lab: &Lab, daemon: &Daemon) {
     let answer = lab.control.api().get("/version").unwrap();
     let answer: Value = serde_json::from_str(&answer).unwrap();
     let version = answer["gitVersion"].as_str().unwrap();
     let release = version.split(['-', '+']).next().unwrap();
-    let daemon = lab.start(&Program::under_test(), &["-v=4"]);
     eventually(PATIENCE, || {
         let metrics = http::metrics(&lab.node, Daemon::METRICS);
         let is_info = |line: &&str| line.starts_with("kubernetes_build_info{");
@@ -194,6 +198,17 @@ fn build_info_has_the_version_of_the_api_server() {
         let (log, line) = (daemon.log(), "read the version of the API server");
         let is_read = |found: &str| found.contains(line) && found.contains(release);
         ensure(log.lines().any(is_read), || log.clone())
+    });
+}
+
+/// Waits until requests with this result are counted: one watch for each kind, at least.
+fn requests_are_counted(lab: &Lab, code: &str) {
+    let series = format!(
+        "rest_client_requests_total{{code=\"{code}\",host=\"10.200.0.1:6443\",method=\"GET\"}} "
+    );
+    eventually(PATIENCE, || {
+        let page = http::metrics(&lab.node, Daemon::METRICS);
+        ensure(http::count(&page, &series) >= 3, || page)
     });
 }
 

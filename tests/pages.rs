@@ -5,8 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::support::daemon::{Backend, Daemon, wait_until_ok};
-use crate::support::lab::Lab;
+use crate::support::daemon::Daemon;
 use crate::support::netns::Netns;
 use crate::support::process::Process;
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -392,38 +391,6 @@ fn answers_that_nobody_reads_are_not_kept() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
     );
     assert!(is_end, "{ended}");
-}
-
-#[test]
-fn requests_to_the_api_server_are_counted() {
-    needs!(Cluster);
-    let mut lab = Lab::new(Backend::Nft);
-    let _daemon = lab.start_daemon();
-    wait_until_ok(&lab.node, "/healthz");
-    let scrape = |lab: &Lab| http::metrics(&lab.node, Daemon::METRICS);
-    let count = |text: &str, code: &str| {
-        let start = format!(
-            "rest_client_requests_total{{code=\"{code}\",host=\"10.200.0.1:6443\",method=\"GET\"}} "
-        );
-        http::count(text, &start)
-    };
-    // One watch for each kind, at least. Pages are served before all of them are answered.
-    eventually(PATIENCE, || {
-        let text = scrape(&lab);
-        ensure(count(&text, "200") >= 3, || text.clone())
-    });
-    // All there is to tell once both families were synced, and no more with more Services.
-    let synced = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
-    eventually(PATIENCE, || {
-        let text = scrape(&lab);
-        assert!(text.len() < 40_000, "{} bytes", text.len());
-        ensure(text.contains(synced), || text.clone())
-    });
-    lab.control.stop_server();
-    eventually(PATIENCE, || {
-        let text = scrape(&lab);
-        ensure(count(&text, "<error>") >= 3, || text.clone())
-    });
 }
 
 /// Beside the proxy of a node, whose ports these are.
