@@ -27,10 +27,12 @@ fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Ran {
     output
 }
 
-on_both_backends!(Kernel, services_and_explain_read_the_daemon_like_the_kernel);
+on_both_backends!(Kernel, commands_read_the_daemon_like_the_kernel);
 
-fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
+fn commands_read_the_daemon_like_the_kernel(backend: Backend) {
     let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
+    services_need_no_privileges(&netns);
+    the_status_is_of_the_daemon(&netns, backend);
     let commands: [&[&str]; 2] = [
         &["services", "-o", "wide"],
         &["explain", "shop/storefront", "--verbose"],
@@ -70,12 +72,17 @@ fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
         assert_eq!(output.stdout, before.stdout);
         assert!(!output.stderr.contains("rules of node1"), "{output:#?}");
     }
+    let output = run_in(&netns, &["status"]);
+    assert_eq!(output.code, Some(2), "{output:#?}");
+    for expected in [
+        "no state of deltaproxy at 127.0.0.1:10249",
+        "hint: check that deltaproxy runs",
+    ] {
+        assert!(output.stderr.contains(expected), "{output:#?}");
+    }
 }
 
-on_both_backends!(Kernel, services_of_a_daemon_need_no_privileges);
-
-fn services_of_a_daemon_need_no_privileges(backend: Backend) {
-    let (netns, _daemon) = start(backend, "127.0.0.1:10249");
+fn services_need_no_privileges(netns: &Netns) {
     let as_user = |args: &[&str]| {
         let mut command = netns.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM]);
@@ -87,11 +94,8 @@ fn services_of_a_daemon_need_no_privileges(backend: Backend) {
     assert!(!as_user(&["services", "--kernel"]).is_success());
 }
 
-on_both_backends!(Kernel, the_status_is_of_the_daemon);
-
-fn the_status_is_of_the_daemon(backend: Backend) {
-    let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
-    let output = run_in(&netns, &["status"]);
+fn the_status_is_of_the_daemon(netns: &Netns, backend: Backend) {
+    let output = run_in(netns, &["status"]);
     let text = &output.stdout;
     assert_eq!(output.code, Some(0), "{text}{}", output.stderr);
     assert!(text.starts_with("node1: well\n"), "{text}");
@@ -102,28 +106,15 @@ fn the_status_is_of_the_daemon(backend: Backend) {
         "{text}"
     );
 
-    let json = run_in(&netns, &["status", "-o", "json"]);
+    let json = run_in(netns, &["status", "-o", "json"]);
     let document: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(document["families"][0]["lastFull"]["reason"], "first");
-
-    assert!(daemon.terminate().success());
-    let output = run_in(&netns, &["status"]);
-    assert_eq!(output.code, Some(2), "{output:#?}");
-    let error = &output.stderr;
-    assert!(
-        error.contains("no state of deltaproxy at 127.0.0.1:10249"),
-        "{error}"
-    );
-    assert!(
-        error.contains("hint: check that deltaproxy runs"),
-        "{error}"
-    );
 }
 
-on_both_backends!(Kernel, another_port_is_found_by_its_flag_or_in_the_file);
-
-fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
-    let (netns, _daemon) = start(backend, "0.0.0.0:9090");
+#[test]
+fn another_port_is_found_by_its_flag_or_in_the_file() {
+    needs!(Kernel);
+    let (netns, _daemon) = start(Backend::Nft, "0.0.0.0:9090");
     let file = tempfile::NamedTempFile::new().unwrap();
     let config = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
                   metricsBindAddress: 0.0.0.0:9090\n";
@@ -142,19 +133,19 @@ fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
     ] {
         let status = run_in(&netns, &["status", flag]);
         assert_eq!(status.code, Some(2), "{status:#?}");
-        let services = inspect(&netns, backend, &["services", flag]);
+        let services = inspect(&netns, Backend::Nft, &["services", flag]);
         assert!(services.stdout.contains("storefront"));
         assert!(!services.stderr.contains("rules of node1"), "{services:#?}");
         assert!(!services.stderr.contains("busy"), "{services:#?}");
     }
 }
 
-on_both_backends!(Kernel, a_port_that_is_not_of_loopback_has_no_rules);
-
-fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
-    let (netns, _daemon) = start(backend, "192.0.2.1:10249");
+#[test]
+fn a_port_that_is_not_of_loopback_has_no_rules() {
+    needs!(Kernel);
+    let (netns, _daemon) = start(Backend::Nft, "192.0.2.1:10249");
     let flag = "--metrics-bind-address=192.0.2.1";
-    let services = inspect(&netns, backend, &["services", flag]);
+    let services = inspect(&netns, Backend::Nft, &["services", flag]);
     assert!(services.stdout.contains("storefront"));
     assert!(!services.stderr.contains("rules of node1"), "{services:#?}");
     let status = run_in(&netns, &["status", flag]);
