@@ -57,49 +57,14 @@ fn is_ours(package: &Value) -> bool {
     package["name"] == env!("CARGO_PKG_NAME")
 }
 
-/// Whether one may choose a licence of the list. A slash is an `OR` of old.
+/// Whether one may choose a licence of the list. A slash is an `OR` of old. Parentheses are not
+/// heeded, `OR` goes before `AND`: never is more allowed than with them.
 fn is_allowed(licence: &str, allowed: &[String]) -> bool {
-    let spaced = licence
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
-    let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
-    let is_allowed = either(&mut words, allowed);
-    assert!(words.is_empty(), "{licence}: unexpected {words:?}");
-    is_allowed
-}
-
-fn either(words: &mut Vec<&str>, allowed: &[String]) -> bool {
-    let mut is_allowed = both(words, allowed);
-    while words.last() == Some(&"OR") {
-        words.pop();
-        is_allowed |= both(words, allowed);
-    }
-    is_allowed
-}
-
-fn both(words: &mut Vec<&str>, allowed: &[String]) -> bool {
-    let mut is_allowed = one(words, allowed);
-    while words.last() == Some(&"AND") {
-        words.pop();
-        is_allowed &= one(words, allowed);
-    }
-    is_allowed
-}
-
-fn one(words: &mut Vec<&str>, allowed: &[String]) -> bool {
-    let word = words.pop().expect("a licence");
-    if word == "(" {
-        let is_allowed = either(words, allowed);
-        assert_eq!(words.pop(), Some(")"));
-        return is_allowed;
-    }
-    let mut name = word.to_owned();
-    if words.last() == Some(&"WITH") {
-        words.pop();
-        name = format!("{name} WITH {}", words.pop().expect("an exception"));
-    }
-    allowed.contains(&name)
+    let plain = licence.replace('/', " OR ").replace(['(', ')'], "");
+    plain.split(" AND ").all(|choice| {
+        let mut names = choice.split(" OR ");
+        names.any(|name| allowed.iter().any(|one| one == name.trim()))
+    })
 }
 
 #[test]

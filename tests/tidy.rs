@@ -4,6 +4,7 @@
 //! Each check is a function from a file to complaints, so that each is seen to complain once.
 
 use crate::source::{File, Part, all_files};
+use crate::tidy_files::crate_modules;
 
 /// A module may name only the modules behind it; `*` is all but `linux` and `testing`. The one
 /// without a name is the root of the library, and the program. Add to a line in a commit of its
@@ -129,55 +130,11 @@ fn arrows(file: &File) -> Vec<String> {
             file.path
         )];
     };
-    let lines: Vec<&str> = file
-        .code()
-        .into_iter()
-        .map(|(_, line)| line.trim())
-        .collect();
-    let named = crate_paths(&lines.join(" ")).into_iter();
+    let named = crate_modules(file).into_iter();
     let wrong = named.filter(|name| name != module && !allowed.contains(&name.as_str()));
     wrong
         .map(|name| format!("{}: `{module}` must not name `{name}`", file.path))
         .collect()
-}
-
-/// The first word of every path that begins with `crate::`, also inside of braces.
-fn crate_paths(code: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for after in code.split("crate::").skip(1) {
-        match after.strip_prefix('{') {
-            Some(list) => names.extend(list_entries(list).into_iter().map(first_word)),
-            None => names.push(first_word(after)),
-        }
-    }
-    names.retain(|name| name.starts_with(char::is_lowercase));
-    names
-}
-
-/// The entries of a list up to the brace that closes it; lists inside of it stay whole.
-fn list_entries(list: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut entries) = (0_usize, 0, Vec::new());
-    for (at, c) in list.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                entries.push(&list[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-        if c == '}' && start == at + 1 {
-            break;
-        }
-    }
-    entries
-}
-
-fn first_word(path: &str) -> String {
-    let path = path.trim_start();
-    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_');
-    path[..end.unwrap_or(path.len())].to_owned()
 }
 
 fn purity(file: &File) -> Vec<String> {

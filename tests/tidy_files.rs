@@ -287,6 +287,18 @@ fn paths(body: &str) -> Vec<Path> {
     paths.filter(|path| path.len() > 1).collect()
 }
 
+/// The modules of the library that the paths of a file name.
+pub(crate) fn crate_modules(file: &File) -> BTreeSet<String> {
+    let (imports, body) = without_imports(&plain_code(file));
+    let imported = imports.into_iter().map(|import| import.path);
+    let paths = imported.chain(paths(&body));
+    let ours = paths.filter(|path| path[0] == "crate");
+    let modules = ours.filter_map(|path| path.into_iter().nth(1));
+    modules
+        .filter(|name| name.starts_with(char::is_lowercase))
+        .collect()
+}
+
 /// The files that a file leads to.
 fn reachable<'g>(graph: &'g Graph, from: &str) -> BTreeSet<&'g str> {
     let mut found: BTreeSet<&str> = BTreeSet::new();
