@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::shared::latency::percentile;
 use crate::shared::output::{self, Measured};
 use crate::subject::Subject;
 
@@ -77,13 +78,13 @@ impl Latency {
         let p50_of_rounds = rounds.iter().map(|round| {
             let mut sorted = round.clone();
             sorted.sort_by(f64::total_cmp);
-            percentile(&sorted, 50)
+            microseconds(&sorted, 50)
         });
         Self {
-            p10: percentile(&all, 10),
-            p50: percentile(&all, 50),
-            p90: percentile(&all, 90),
-            p99: percentile(&all, 99),
+            p10: microseconds(&all, 10),
+            p50: microseconds(&all, 50),
+            p90: microseconds(&all, 90),
+            p99: microseconds(&all, 99),
             p50_of_rounds: p50_of_rounds.collect(),
             connections: all.len(),
             failed,
@@ -91,10 +92,10 @@ impl Latency {
     }
 }
 
-/// Microseconds, with a decimal, that `percent` of the sorted seconds do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    (sorted[rank - 1] * 1e7).round() / 10.0
+/// Microseconds, with a decimal.
+fn microseconds(sorted: &[f64], percent: usize) -> f64 {
+    let seconds = percentile(sorted, percent).unwrap();
+    (seconds * 1e7).round() / 10.0
 }
 
 /// Connections that several threads open without a pause, over all rounds.

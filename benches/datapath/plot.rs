@@ -1,12 +1,11 @@
 //! The figures as pictures: p50 against the number of Services.
 
-use std::error::Error;
 use std::path::Path;
 
-use plotters::element::DashedPathElement;
-use plotters::prelude::*;
+use plotters::prelude::RGBColor;
 
 use crate::figures::{Report, Target};
+use crate::shared::plot::{Drawn, Line, Plot};
 use crate::subject::Subject;
 use crate::support::daemon::Backend;
 
@@ -32,9 +31,6 @@ pub const PLOTS: [(&str, Target); 2] = [
     ("datapath-absent.svg", Target::Absent),
 ];
 
-/// `(Services, microseconds)` from left to right.
-type Points = Vec<(f64, f64)>;
-
 /// Writes all plots.
 pub fn write_all(report: &Report, folder: &Path) {
     for (name, target) in PLOTS {
@@ -42,67 +38,26 @@ pub fn write_all(report: &Report, folder: &Path) {
     }
 }
 
-fn draw(path: &Path, report: &Report, target: Target) -> Result<(), Box<dyn Error>> {
-    let lines: Vec<(Subject, RGBColor, Points)> = COLORS
-        .into_iter()
-        .map(|(subject, color)| (subject, color, points(report, target, subject)))
-        .filter(|(_, _, points)| !points.is_empty())
-        .collect();
-    let all = || lines.iter().flat_map(|(_, _, points)| points);
-    let range = |value: fn(&(f64, f64)) -> f64| {
-        let low = all().map(value).fold(f64::MAX, f64::min);
-        let high = all().map(value).fold(f64::MIN_POSITIVE, f64::max);
+fn draw(path: &Path, report: &Report, target: Target) -> Drawn {
+    let lines = COLORS.into_iter().map(|(subject, color)| Line {
+        name: subject.name(),
+        color,
+        dash: (subject.backend() == Backend::Legacy).then_some((6, 4)),
+        points: points(report, target, subject),
+    });
+    let plot = Plot {
+        size: SIZE,
+        caption: format!("Latency of a new connection to {}, p50", target.name()),
+        axes: ["Services", "connect()"],
+        labels: [&|services| label(*services, ""), &|value| {
+            label(*value, " µs")
+        }],
+        most_labels: LABELS,
         // Labels begin at a power of ten.
-        10_f64.powf(low.log10().floor())..(high * 1.3)
+        range: |low, high| 10_f64.powf(low.log10().floor())..(high * 1.3),
+        lines: lines.filter(|line| !line.points.is_empty()).collect(),
     };
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption(
-            format!("Latency of a new connection to {}, p50", target.name()),
-            ("sans-serif", 18),
-        )
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(72)
-        .build_cartesian_2d(
-            range(|point| point.0).log_scale(),
-            range(|point| point.1).log_scale(),
-        )?;
-    chart
-        .configure_mesh()
-        .max_light_lines(1)
-        .x_desc("Services")
-        .y_desc("connect()")
-        .x_labels(LABELS)
-        .y_labels(LABELS)
-        .x_label_formatter(&|services| label(*services, ""))
-        .y_label_formatter(&|value| label(*value, " µs"))
-        .draw()?;
-    for (subject, color, points) in lines {
-        let style = color.stroke_width(2);
-        // A dash that is longer than the plot is a line.
-        let (dash, gap) = match subject.backend() {
-            Backend::Nft => (SIZE.0, 0),
-            Backend::Legacy => (6, 4),
-        };
-        let series = DashedLineSeries::new(points.clone(), dash, gap, style);
-        chart
-            .draw_series(series)?
-            .label(subject.name())
-            .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 16, y)], dash, gap, style));
-        let circles = points
-            .into_iter()
-            .map(|point| Circle::new(point, 3, color.filled()));
-        chart.draw_series(circles)?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
-    root.present()?;
-    Ok(())
+    plot.draw(path)
 }
 
 /// One, two and five of a power of ten have labels.
@@ -115,7 +70,7 @@ fn label(value: f64, unit: &str) -> String {
     }
 }
 
-fn points(report: &Report, target: Target, subject: Subject) -> Points {
+fn points(report: &Report, target: Target, subject: Subject) -> Vec<(f64, f64)> {
     let runs = report.runs.iter().filter(|run| run.subject == subject);
     let points = runs.filter_map(|run| {
         let latency = run.latency.get(&target)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::damage::Damage;
 use crate::measure::Run;
+use crate::shared::latency::percentile;
 
 /// A line for each damage, with a column for each program and backend.
 pub fn text(services: usize, runs: &[Run]) -> String {
@@ -39,10 +40,10 @@ fn outages(run: &Run, damage: Damage) -> String {
     }
     let mut sorted: Vec<Duration> = tries.iter().copied().flatten().collect();
     sorted.sort_unstable();
-    let Some(longest) = sorted.last() else {
+    if sorted.is_empty() {
         return String::new();
-    };
-    let at = |share: usize| sorted[(sorted.len() * share).div_ceil(100).max(1) - 1];
-    let show = |time: Duration| format!("{} ms", time.as_millis());
-    format!("{} / {} / {}", show(at(50)), show(at(99)), show(*longest))
+    }
+    let at = [50, 99, 100].map(|percent| percentile(&sorted, percent).unwrap());
+    at.map(|time| format!("{} ms", time.as_millis()))
+        .join(" / ")
 }

@@ -1,6 +1,5 @@
 //! Memory over time as a picture.
 
-use std::error::Error;
 use std::fs;
 use std::path::Path;
 
@@ -8,8 +7,8 @@ use plotters::prelude::*;
 
 use crate::figures::Report;
 use crate::figures::Steady;
+use crate::shared::plot::{self, Drawn, SIZE};
 
-const SIZE: (u32, u32) = (640, 400);
 /// deltaproxy's in the plots of the comparison, too.
 const COLOR: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 
@@ -23,7 +22,7 @@ pub fn write_all(report: &Report, folder: &Path) {
     }
 }
 
-fn draw(path: &Path, steady: &Steady) -> Result<(), Box<dyn Error>> {
+fn draw(path: &Path, steady: &Steady) -> Drawn {
     let (of, samples) = (&steady.of, &steady.samples);
     let points = samples
         .iter()
@@ -34,8 +33,6 @@ fn draw(path: &Path, steady: &Steady) -> Result<(), Box<dyn Error>> {
         .fold((0.0_f64, 0.0_f64), |(end, top), &(time, rss)| {
             (end.max(time), top.max(rss))
         });
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
     let caption = format!(
         "{}, {} Services x {} endpoints, {} changes/s",
         of.program.name(),
@@ -43,22 +40,18 @@ fn draw(path: &Path, steady: &Steady) -> Result<(), Box<dyn Error>> {
         of.endpoints,
         steady.rate
     );
-    let mut chart = ChartBuilder::on(&root)
-        .caption(caption, ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(72)
-        // From nought: a plot that starts below the first value makes any noise look like growth.
-        .build_cartesian_2d(0.0..end, 0.0..top * 1.25)?;
-    chart
-        .configure_mesh()
-        .max_light_lines(1)
-        .x_desc("minutes")
-        .y_desc("RSS")
-        .x_label_formatter(&|minutes| format!("{minutes:.0}"))
-        .y_label_formatter(&|rss| format!("{rss:.0} MiB"))
-        .draw()?;
-    chart.draw_series(LineSeries::new(points, COLOR.stroke_width(2)))?;
-    root.present()?;
-    Ok(())
+    // From nought: a plot that starts below the first value makes any noise look like growth.
+    let ranges = (0.0..end, 0.0..top * 1.25);
+    plot::draw(path, SIZE, caption, ranges, |chart| {
+        chart
+            .configure_mesh()
+            .max_light_lines(1)
+            .x_desc("minutes")
+            .y_desc("RSS")
+            .x_label_formatter(&|minutes| format!("{minutes:.0}"))
+            .y_label_formatter(&|rss| format!("{rss:.0} MiB"))
+            .draw()?;
+        chart.draw_series(LineSeries::new(points, COLOR.stroke_width(2)))?;
+        Ok(())
+    })
 }

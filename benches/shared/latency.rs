@@ -12,9 +12,9 @@ use super::subject::Running;
 use crate::support::api::Api;
 
 /// What is still on its way after the last change arrives within this.
-pub const SETTLE: Duration = Duration::from_secs(6);
+const SETTLE: Duration = Duration::from_secs(6);
 /// How exactly a sync's end is seen, if several fall between two scrapes.
-pub const SCRAPE_EVERY: Duration = Duration::from_millis(25);
+const SCRAPE_EVERY: Duration = Duration::from_millis(25);
 
 /// Moves endpoints at a steady rate; how long each change took, in seconds, in ascending order.
 ///
@@ -27,21 +27,28 @@ pub fn latencies(
     rate: u32,
     phase: Duration,
 ) -> Vec<f64> {
-    let first = running.sample();
-    let (asked, samples) = thread::scope(|scope| {
-        let churn = scope.spawn(|| load.churn(api, rate, phase));
-        let mut samples = vec![first];
+    let (asked, samples) = watched(running, || load.churn(api, rate, phase));
+    attribute(&asked, &samples)
+}
+
+/// Does some work, and reads the metrics until what it caused has arrived.
+pub fn watched<T: Send>(
+    running: &Running<'_>,
+    work: impl FnOnce() -> T + Send,
+) -> (T, Vec<Sample>) {
+    let mut samples = vec![running.sample()];
+    thread::scope(|scope| {
+        let work = scope.spawn(work);
         let mut ends = None;
         while ends.is_none_or(|ends| Instant::now() < ends) {
             thread::sleep(SCRAPE_EVERY);
             samples.push(running.sample());
-            if ends.is_none() && churn.is_finished() {
+            if ends.is_none() && work.is_finished() {
                 ends = Some(Instant::now() + SETTLE);
             }
         }
-        (churn.join().unwrap(), samples)
-    });
-    attribute(&asked, &samples)
+        (work.join().unwrap(), samples)
+    })
 }
 
 /// Returns how long each change took, in ascending order.
@@ -69,14 +76,8 @@ pub fn attribute(asked: &[Instant], samples: &[Sample]) -> Vec<f64> {
     latencies
 }
 
-/// The value that `share` of the sorted values do not exceed.
-pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "between nought and the length"
-    )]
-    let index = (last as f64 * share).round() as usize;
-    sorted.get(index).copied()
+/// The value that so many percent of the sorted values do not exceed.
+pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
 }

@@ -8,6 +8,7 @@ pub mod latency;
 pub mod load;
 pub mod machine;
 pub mod output;
+pub mod plot;
 pub mod scrape;
 pub mod store;
 pub mod subject;

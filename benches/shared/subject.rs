@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
 use super::scrape::Sample;
@@ -38,15 +39,15 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Red, green and blue of its lines, the same in the plots of all benches. People who do not
+    /// The color of its lines, the same in the plots of all benches. People who do not
     /// see red and green apart can tell them apart, too.
-    pub const fn color(self) -> (u8, u8, u8) {
+    pub const fn color(self) -> RGBColor {
         match self {
-            Self::KubeProxy => (0xd5, 0x5e, 0x00),
-            Self::KubeProxyNftables => (0xcc, 0x79, 0xa7),
-            Self::Deltaproxy1s => (0x56, 0xb4, 0xe9),
-            Self::Deltaproxy0s => (0x00, 0x9e, 0x73),
-            Self::Deltaproxy => (0x00, 0x72, 0xb2),
+            Self::KubeProxy => RGBColor(0xd5, 0x5e, 0x00),
+            Self::KubeProxyNftables => RGBColor(0xcc, 0x79, 0xa7),
+            Self::Deltaproxy1s => RGBColor(0x56, 0xb4, 0xe9),
+            Self::Deltaproxy0s => RGBColor(0x00, 0x9e, 0x73),
+            Self::Deltaproxy => RGBColor(0x00, 0x72, 0xb2),
         }
     }
 

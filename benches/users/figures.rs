@@ -61,10 +61,10 @@ impl Latency {
         Some(Self {
             average: sorted.iter().sum::<f64>() / sorted.len() as f64,
             minimum: *sorted.first()?,
-            median: percentile(sorted, 0.5)?,
-            p90: percentile(sorted, 0.9)?,
-            p95: percentile(sorted, 0.95)?,
-            p99: percentile(sorted, 0.99)?,
+            median: percentile(sorted, 50)?,
+            p90: percentile(sorted, 90)?,
+            p95: percentile(sorted, 95)?,
+            p99: percentile(sorted, 99)?,
             maximum: *sorted.last()?,
         })
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::args::Args;
 use crate::figures::{Latency, Run};
 use crate::shared::cgroup::Cgroup;
-use crate::shared::latency::{SCRAPE_EVERY, SETTLE, attribute};
+use crate::shared::latency::{attribute, watched};
 use crate::shared::scrape::Sample;
 use crate::shared::subject::{Node, Running, Subject};
 use crate::support::api::Api;
@@ -62,25 +62,18 @@ fn under_load(
     users: usize,
     iterations: usize,
 ) -> (f64, Vec<Instant>, Vec<Sample>) {
-    let taken = AtomicUsize::new(0);
+    let taken = &AtomicUsize::new(0);
     let clients: Vec<Api> = (0..users).map(|_| control.client()).collect();
-    let began = Instant::now();
-    thread::scope(|scope| {
-        let taken = &taken;
-        let work = |api| scope.spawn(move || user::work(api, taken, iterations));
-        let users: Vec<_> = clients.iter().map(work).collect();
-        let mut samples = vec![running.sample()];
-        let mut took = None;
-        while took.is_none_or(|took: Duration| began.elapsed() < took + SETTLE) {
-            thread::sleep(SCRAPE_EVERY);
-            samples.push(running.sample());
-            if took.is_none() && users.iter().all(thread::ScopedJoinHandle::is_finished) {
-                took = Some(began.elapsed());
-            }
-        }
-        let asked = users.into_iter().flat_map(|user| user.join().unwrap());
-        let mut asked: Vec<Instant> = asked.collect();
-        asked.sort();
-        (took.unwrap().as_secs_f64(), asked, samples)
-    })
+    let ((seconds, mut asked), samples) = watched(running, || {
+        let began = Instant::now();
+        let asked: Vec<Instant> = thread::scope(|scope| {
+            let work = |api| scope.spawn(move || user::work(api, taken, iterations));
+            let users: Vec<_> = clients.iter().map(work).collect();
+            let users = users.into_iter();
+            users.flat_map(|user| user.join().unwrap()).collect()
+        });
+        (began.elapsed().as_secs_f64(), asked)
+    });
+    asked.sort();
+    (seconds, asked, samples)
 }

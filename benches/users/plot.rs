@@ -3,16 +3,15 @@
 //! Without the minimum, of which the programs' sums of latencies tell least.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 use plotters::prelude::*;
 
 use crate::figures::{Latency, Report, Run};
+use crate::shared::plot::{self, Drawn, SIZE};
 use crate::shared::subject::Subject;
 
-const SIZE: (u32, u32) = (640, 400);
 /// Where the line of a program stands between two numbers of users.
 const LINES: [(Subject, f64); 3] = [
     (Subject::KubeProxy, -0.2),
@@ -32,66 +31,52 @@ pub fn write_all(report: &Report, folder: &Path) {
     }
 }
 
-fn draw(path: &Path, services: usize, runs: &[&Run]) -> Result<(), Box<dyn Error>> {
+fn draw(path: &Path, services: usize, runs: &[&Run]) -> Drawn {
     let users: BTreeSet<usize> = runs.iter().map(|run| run.users).collect();
     let users: Vec<usize> = users.into_iter().collect();
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption(
-            format!("From the request to the kernel, {services} Services besides"),
-            ("sans-serif", 18),
-        )
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(72)
-        .build_cartesian_2d(-0.5..users.len() as f64 - 0.5, 0.0..highest(runs) * 1.4)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .max_light_lines(1)
-        .y_labels(6)
-        .x_labels(2 * users.len() + 1)
-        .x_desc("users: a bar from median to p99, a line to the maximum, a dot at the average")
-        .y_desc("latency")
-        .x_label_formatter(&|place| match users.get(place.round() as usize) {
-            Some(number) if place.fract() == 0.0 => number.to_string(),
-            _ => String::new(),
-        })
-        .y_label_formatter(&|seconds| format!("{:.0} ms", seconds * 1000.0))
-        .draw()?;
-    for (program, shift) in LINES {
-        let (red, green, blue) = program.color();
-        let color = RGBColor(red, green, blue);
-        let places = places(program, shift, &users, runs);
-        if places.is_empty() {
-            continue;
-        }
-        let line = |(place, from, to): (f64, f64, f64), width| {
-            PathElement::new([(place, from), (place, to)], color.stroke_width(width))
-        };
+    let caption = format!("From the request to the kernel, {services} Services besides");
+    let ranges = (-0.5..users.len() as f64 - 0.5, 0.0..highest(runs) * 1.4);
+    plot::draw(path, SIZE, caption, ranges, |chart| {
         chart
-            .draw_series(places.iter().flat_map(|(place, latency)| {
-                [
-                    line((*place, latency.p99, latency.maximum), 1),
-                    line((*place, latency.median, latency.p99), 7),
-                ]
-            }))?
-            .label(program.name())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(7)));
-        chart.draw_series(
-            places
-                .iter()
-                .map(|(place, latency)| Circle::new((*place, latency.average), 5, color.filled())),
-        )?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
-    root.present()?;
-    Ok(())
+            .configure_mesh()
+            .disable_x_mesh()
+            .max_light_lines(1)
+            .y_labels(6)
+            .x_labels(2 * users.len() + 1)
+            .x_desc("users: a bar from median to p99, a line to the maximum, a dot at the average")
+            .y_desc("latency")
+            .x_label_formatter(&|place| match users.get(place.round() as usize) {
+                Some(number) if place.fract() == 0.0 => number.to_string(),
+                _ => String::new(),
+            })
+            .y_label_formatter(&|seconds| format!("{:.0} ms", seconds * 1000.0))
+            .draw()?;
+        for (program, shift) in LINES {
+            let color = program.color();
+            let places = places(program, shift, &users, runs);
+            if places.is_empty() {
+                continue;
+            }
+            let line = |(place, from, to): (f64, f64, f64), width| {
+                PathElement::new([(place, from), (place, to)], color.stroke_width(width))
+            };
+            chart
+                .draw_series(places.iter().flat_map(|(place, latency)| {
+                    [
+                        line((*place, latency.p99, latency.maximum), 1),
+                        line((*place, latency.median, latency.p99), 7),
+                    ]
+                }))?
+                .label(program.name())
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], color.stroke_width(7))
+                });
+            chart.draw_series(places.iter().map(|(place, latency)| {
+                Circle::new((*place, latency.average), 5, color.filled())
+            }))?;
+        }
+        plot::legend(chart)
+    })
 }
 
 fn highest(runs: &[&Run]) -> f64 {
