@@ -194,43 +194,6 @@ fn canary_on_eks(cluster: &Cluster, commands: &[String]) {
     configuration_is_mounted(cluster, "deltaproxy");
 }
 
-/// A ConfigMap with which no Pod could start fails before anything is installed.
-#[test]
-fn the_chart_checks_the_config_map() {
-    needs!(Clients);
-    let cluster = Cluster::new();
-    cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
-    let install = "helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system";
-    let error = cluster.fail(&format!("{install} --set config.existingConfigMap=absent"));
-    let title = "config.existingConfigMap: ConfigMap kube-system/";
-    assert!(
-        error.contains(&format!("{title}absent does not exist")),
-        "{error}"
-    );
-    for (field, expected) in [
-        ("mode: nftables", "has mode `nftables`"),
-        (
-            "healthzBindAddress: 0.0.0.0:9",
-            "has healthzBindAddress `0.0.0.0:9`",
-        ),
-    ] {
-        cluster.run(&format!(
-            "kubectl -n kube-system create configmap other --from-literal=config.conf='{field}'"
-        ));
-        let error = cluster.fail(&format!("{install} --set config.existingConfigMap=other"));
-        assert!(
-            error.contains(&format!("{title}other {expected}")),
-            "{error}"
-        );
-        cluster.run("kubectl -n kube-system delete configmap other");
-    }
-    assert_eq!(
-        cluster.run("kubectl -n kube-system get daemonset -o name"),
-        ""
-    );
-    cluster.run(install);
-}
-
 /// The template of kube-proxy has changed, and its Pods on other nodes are not to follow.
 #[track_caller]
 fn restarts_no_pod(cluster: &Cluster) {
@@ -288,55 +251,6 @@ fn matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
 }
 
 #[test]
-fn verify() {
-    needs!(Clients);
-    let (cluster, mut page) = (Cluster::new(), Page::read("verify.md"));
-    let commands = page.take("");
-    let which = cluster.run(&commands[0]);
-    assert!(
-        which.ends_with(&format!("kube-proxy   {KUBE_PROXY_IMAGE}\n")),
-        "{which}"
-    );
-    cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
-    let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
-    let slice = objects::slice(&web, &["10.4.0.11"]);
-    cluster.lab.control.api().apply_all(&[web, slice]);
-    let _daemon = cluster.start_deltaproxy();
-    wait_until_ok(&cluster.lab.node, "/healthz");
-    eventually(PATIENCE, || {
-        let rules = cluster.lab.rules(Family::V4);
-        ensure(rules.contains("10.4.0.11:8080"), || rules)
-    });
-    // A Pod of the DaemonSet, and one as of RKE2.
-    for (name, labels) in [
-        ("kube-proxy-abcde", json!({"k8s-app": "kube-proxy"})),
-        ("kube-proxy-node1", json!({"component": "kube-proxy"})),
-    ] {
-        let containers = json!([{"name": "kube-proxy", "image": IMAGE}]);
-        cluster.lab.control.api().apply(&json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": "kube-system", "name": name, "labels": labels},
-            "spec": {"nodeName": objects::NODE, "containers": containers},
-        }));
-    }
-    let printed = cluster.run_all(&commands);
-    let expected = [
-        format!("kube-proxy   {IMAGE}\n"),
-        format!("kube-proxy-node1   {IMAGE}\n"),
-        "deltaproxy_".to_owned(),
-        String::new(),
-        "web:http".to_owned(),
-        "kube-proxy-abcde".to_owned(),
-        "\"lastUpdated\"".to_owned(),
-    ];
-    assert_eq!(commands.len(), expected.len());
-    for (printed, expected) in printed.iter().zip(expected) {
-        assert!(printed.contains(&expected), "{expected}: {printed}");
-    }
-    page.end();
-}
-
-#[test]
 fn upgrade() {
     needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("upgrade.md"));
@@ -387,10 +301,20 @@ fn of_deltaproxy(cluster: &Cluster, mut page: Page) {
     page.end();
 }
 
+/// Pages of which each leaves a cluster in which the next can begin.
 #[test]
-fn rollback() {
+fn a_cluster_is_rolled_back_verified_and_cleaned_up() {
     needs!(Clients);
-    let (cluster, mut page) = (Cluster::new(), Page::read("rollback.md"));
+    let cluster = Cluster::new();
+    rollback(&cluster);
+    other_proxies(&cluster);
+    verify(&cluster);
+    uninstall(&cluster);
+    the_chart_checks_the_config_map(&cluster);
+}
+
+fn rollback(cluster: &Cluster) {
+    let mut page = Page::read("rollback.md");
     let before = cluster.daemon_set("kube-proxy");
     let keep = Page::read("replace.md").take("kubeadm and kind");
     cluster.run(&keep[0]);
@@ -418,10 +342,68 @@ fn rollback() {
     page.end();
 }
 
-#[test]
-fn uninstall() {
-    needs!(Clients);
-    let (cluster, mut page) = (Cluster::new(), Page::read("uninstall.md"));
+/// From mode nftables; the other ways are outside of a test's reach.
+fn other_proxies(cluster: &Cluster) {
+    let mut page = Page::read("other-proxies.md");
+    let commands = page.take("From mode nftables");
+    // The same way leads to mode nftables first.
+    cluster.run(&commands[0].replace("iptables", "nftables"));
+    assert_eq!(cluster.run(&commands[1]), "mode: nftables\n");
+    assert_eq!(cluster.run_all(&commands)[1], "mode: iptables\n");
+    let config = cluster.run("kubectl -n kube-system get configmap kube-proxy -o yaml");
+    assert!(config.contains("\n    clusterCIDR: "), "{config}");
+    page.end();
+}
+
+fn verify(cluster: &Cluster) {
+    let mut page = Page::read("verify.md");
+    let commands = page.take("");
+    let which = cluster.run(&commands[0]);
+    assert!(
+        which.ends_with(&format!("kube-proxy   {KUBE_PROXY_IMAGE}\n")),
+        "{which}"
+    );
+    cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
+    let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
+    let slice = objects::slice(&web, &["10.4.0.11"]);
+    cluster.lab.control.api().apply_all(&[web, slice]);
+    let _daemon = cluster.start_deltaproxy();
+    wait_until_ok(&cluster.lab.node, "/healthz");
+    eventually(PATIENCE, || {
+        let rules = cluster.lab.rules(Family::V4);
+        ensure(rules.contains("10.4.0.11:8080"), || rules)
+    });
+    // A Pod of the DaemonSet, and one as of RKE2.
+    for (name, labels) in [
+        ("kube-proxy-abcde", json!({"k8s-app": "kube-proxy"})),
+        ("kube-proxy-node1", json!({"component": "kube-proxy"})),
+    ] {
+        let containers = json!([{"name": "kube-proxy", "image": IMAGE}]);
+        cluster.lab.control.api().apply(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "kube-system", "name": name, "labels": labels},
+            "spec": {"nodeName": objects::NODE, "containers": containers},
+        }));
+    }
+    let printed = cluster.run_all(&commands);
+    let expected = [
+        format!("kube-proxy   {IMAGE}\n"),
+        format!("kube-proxy-node1   {IMAGE}\n"),
+        "deltaproxy_".to_owned(),
+        String::new(),
+        "web:http".to_owned(),
+        "kube-proxy-abcde".to_owned(),
+        "\"lastUpdated\"".to_owned(),
+    ];
+    assert_eq!(commands.len(), expected.len());
+    for (printed, expected) in printed.iter().zip(expected) {
+        assert!(printed.contains(&expected), "{expected}: {printed}");
+    }
+    page.end();
+}
+
+fn uninstall(cluster: &Cluster) {
+    let mut page = Page::read("uninstall.md");
     cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
     let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
     cluster.lab.control.api().apply(&web);
@@ -468,17 +450,35 @@ fn uninstall() {
     page.end();
 }
 
-/// From mode nftables; the other ways are outside of a test's reach.
-#[test]
-fn other_proxies() {
-    needs!(Clients);
-    let (cluster, mut page) = (Cluster::new(), Page::read("other-proxies.md"));
-    let commands = page.take("From mode nftables");
-    // The same way leads to mode nftables first.
-    cluster.run(&commands[0].replace("iptables", "nftables"));
-    assert_eq!(cluster.run(&commands[1]), "mode: nftables\n");
-    assert_eq!(cluster.run_all(&commands)[1], "mode: iptables\n");
-    let config = cluster.run("kubectl -n kube-system get configmap kube-proxy -o yaml");
-    assert!(config.contains("\n    clusterCIDR: "), "{config}");
-    page.end();
+/// A ConfigMap with which no Pod could start fails before anything is installed.
+fn the_chart_checks_the_config_map(cluster: &Cluster) {
+    let install = "helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system";
+    let error = cluster.fail(&format!("{install} --set config.existingConfigMap=absent"));
+    let title = "config.existingConfigMap: ConfigMap kube-system/";
+    assert!(
+        error.contains(&format!("{title}absent does not exist")),
+        "{error}"
+    );
+    for (field, expected) in [
+        ("mode: nftables", "has mode `nftables`"),
+        (
+            "healthzBindAddress: 0.0.0.0:9",
+            "has healthzBindAddress `0.0.0.0:9`",
+        ),
+    ] {
+        cluster.run(&format!(
+            "kubectl -n kube-system create configmap other --from-literal=config.conf='{field}'"
+        ));
+        let error = cluster.fail(&format!("{install} --set config.existingConfigMap=other"));
+        assert!(
+            error.contains(&format!("{title}other {expected}")),
+            "{error}"
+        );
+        cluster.run("kubectl -n kube-system delete configmap other");
+    }
+    assert_eq!(
+        cluster.run("kubectl -n kube-system get daemonset -o name"),
+        ""
+    );
+    cluster.run(install);
 }
