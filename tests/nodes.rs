@@ -178,6 +178,9 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
 
     check_agreement(&scene);
     check_shadow(&scene);
+    check_labels(&scene);
+    check_failures(&scene);
+    check_permissions(&scene);
 }
 
 /// A shadow next to the proxy of a node is asked by its own label, and not taken for the proxy.
@@ -266,20 +269,15 @@ node2   other     kube-proxy, which has no status
     );
 }
 
-#[test]
-fn labels_select_services_by_the_api_server() {
-    needs!(Nodes);
-    let scene = Scene::new();
-    let api = scene.control.api();
+/// Labels select Services by the API server.
+fn check_labels(scene: &Scene) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "storefront", "namespace": "shop", "labels": {"app": "web"}},
         "spec": {"ports": [{"name": "http", "port": 80}]},
     });
-    let pod = pod("node1", "deltaproxy", 10249, "Running");
-    api.apply_all(&[node("node1", KUBELET), pod, namespace, service]);
-    scene.run_pods(&["deltaproxy-node1".to_owned()]);
+    scene.control.api().apply_all(&[namespace, service]);
     let listed = scene
         .run(&["services", "--node=node1", "-l", "app=web"])
         .success();
@@ -295,42 +293,22 @@ fn labels_select_services_by_the_api_server() {
     );
 }
 
-#[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "one cluster for all kinds of failures"
-)]
-fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
-    needs!(Nodes);
-    let scene = Scene::new();
-    let api = scene.control.api();
-    let silent = scene
-        .control
-        .netns()
-        .enter(|| TcpListener::bind("10.200.0.1:0").unwrap());
+/// A node that cannot be read is an error with a hint, and stops no others.
+fn check_failures(scene: &Scene) {
+    let listen = || TcpListener::bind("10.200.0.1:0").unwrap();
+    let silent = scene.control.netns().enter(listen);
     let silent_port = silent.local_addr().unwrap().port();
-    api.apply_all(&[
-        node("node1", KUBELET),
-        node("down", NO_KUBELET),
-        node("silent", silent_port),
-        node("gone", KUBELET),
-        node("pending", KUBELET),
-        node("elsewhere", KUBELET),
-        node("stock", KUBELET),
-        pod("node1", "deltaproxy", 10249, "Running"),
-        pod("down", "deltaproxy", 10249, "Running"),
-        pod("silent", "deltaproxy", 10249, "Running"),
-        pod("gone", "deltaproxy", 10249, "Running"),
-        pod("pending", "deltaproxy", 10249, "Pending"),
-        pod("elsewhere", "deltaproxy", 1, "Running"),
-        pod("stock", "kube-proxy", 10249, "Running"),
-    ]);
-    let running = [
-        "deltaproxy-node1",
-        "deltaproxy-elsewhere",
-        "kube-proxy-stock",
-    ];
-    scene.run_pods(&running.map(str::to_owned));
+    for (name, kubelet, port, phase) in [
+        ("down", NO_KUBELET, 10249, "Running"),
+        ("silent", silent_port, 10249, "Running"),
+        ("gone", KUBELET, 10249, "Running"),
+        ("pending", KUBELET, 10249, "Pending"),
+        ("elsewhere", KUBELET, 1, "Running"),
+    ] {
+        let pod = pod(name, "deltaproxy", port, phase);
+        scene.control.api().apply_all(&[node(name, kubelet), pod]);
+    }
+    scene.run_pods(&["deltaproxy-elsewhere".to_owned()]);
 
     scene.fails(
         1,
@@ -371,18 +349,14 @@ fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
     // The others are shown, and none of these stops them.
     let all = scene.run(&["status", "--all-nodes", "--request-timeout=2s"]);
     assert_eq!(all.code, Some(2));
-    let lines = &all.stdout;
-    check(
-        lines,
-        "1 of 7 nodes are well: 1 with deltaproxy 0.1.0, nft\n",
-    );
+    let well = "1 of 7 nodes are well: 1 with deltaproxy 0.1.0, nft\n";
+    check(&all.stdout, well);
     for node in ["down", "silent", "gone", "pending", "elsewhere"] {
-        let line = lines.lines().find(|line| line.starts_with(node)).unwrap();
+        let mut lines = all.stdout.lines();
+        let line = lines.find(|line| line.starts_with(node)).unwrap();
         check(line, "   unknown   ");
     }
     check(&all.stderr, "the state of 5 of 7 nodes is unknown");
-
-    check_permissions(&scene);
 }
 
 /// A user without permissions is shown each that is missing.
@@ -417,8 +391,8 @@ fn check_permissions(scene: &Scene) {
         let forbidden = "the API server forbids portforward of Pod kube-system/deltaproxy-node1";
         ensure(said.contains(forbidden), || said.clone())
     });
-    let said = as_user(&["services", "--node=stock"]);
-    check(&said, "forbids exec of Pod kube-system/kube-proxy-stock");
+    let said = as_user(&["services", "--node=node2"]);
+    check(&said, "forbids exec of Pod kube-system/kube-proxy-node2");
     check(
         &said,
         "hint: allow the user to get and create pods/exec in namespace kube-system",
@@ -427,7 +401,7 @@ fn check_permissions(scene: &Scene) {
     let streams = json!({"apiGroups": [""], "resources": ["pods/portforward", "pods/exec"],
                          "verbs": ["get", "create"]});
     allow(json!([list, streams]));
-    for node in ["node1", "stock"] {
+    for node in ["node1", "node2"] {
         eventually(PATIENCE, || {
             let said = as_user(&["services", "--node", node]);
             ensure(!said.contains("error:"), || said.clone())
