@@ -102,10 +102,7 @@ fn a_free_port_is_found(scene: &Scene, blocker: TcpListener) {
     });
 }
 
-#[test]
-fn a_process_that_must_end_says_why() {
-    needs!(Cluster);
-    let mut scene = Scene::new();
+pub fn a_process_that_must_end_says_why(scene: &mut Scene) {
     for (port, reason) in [
         (10_256, "FailedToStartProxierHealthcheck"),
         (10_249, "FailedToStartMetricServer"),
@@ -134,10 +131,7 @@ fn a_process_that_must_end_says_why() {
     }
 }
 
-#[test]
-fn a_dry_run_listens_and_writes_nowhere() {
-    needs!(Cluster);
-    let mut scene = Scene::new();
+pub fn a_dry_run_listens_and_writes_nowhere(scene: &mut Scene) {
     scene.api().apply(&balanced(PORT));
     scene.machine();
     scene.run(&Program::Deltaproxy, &["--dry-run"]);
@@ -149,11 +143,9 @@ fn a_dry_run_listens_and_writes_nowhere() {
     assert_eq!(events(scene.api(), &[]), Vec::<Value>::new());
 }
 
-#[test]
-fn rules_that_another_program_keeps_changing_make_an_event() {
-    needs!(Cluster);
-    let scene = Scene::ours(&["--iptables-sync-period=10m"]);
-    let node = &scene.nodes[0];
+pub fn rules_that_another_program_keeps_changing_make_an_event(scene: &mut Scene) {
+    scene.start(&Program::Deltaproxy, &["--iptables-sync-period=10m"]);
+    let node = scene.nodes.last().unwrap();
     eventually(PATIENCE, || {
         let rules = saved(&node.netns, Backend::Nft, Family::V4);
         ensure(rules.contains("-A KUBE-MARK-MASQ "), || rules)

@@ -1,10 +1,13 @@
-//! Health checks while rules cannot be restored, without a control plane.
+//! Health checks of one program alone, without a control plane: while rules cannot be restored, and
+//! without a health server.
 
 use std::fs;
+use std::path::Path;
 
 use super::scene::{PORT, loopback};
-use crate::support::daemon::Backend;
-use crate::support::node::{Node, with_restore};
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs};
+use crate::support::node::{Node, with_restore, write_script};
+use crate::support::program::PROGRAM;
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs, objects};
@@ -55,4 +58,26 @@ fn checks_follow_the_kernel_and_not_the_cluster() {
     says(&node, 503, 1, false);
     fs::remove_file(&fault).unwrap();
     says(&node, 200, 2, true);
+}
+
+#[test]
+fn checks_are_answered_without_a_health_server_and_open_files_are_raised() {
+    needs!(Kernel);
+    let node = Node::new(Backend::Nft);
+    node.write(&balanced(&["10.4.0.11"]));
+    let few_files = node.manifests.path().join(".few-files");
+    let real = Path::new(PROGRAM);
+    write_script(&few_files, real, "ulimit -Sn 256\nexec $REAL \"$@\"");
+    let manifests = format!("--manifests={}", node.manifests.path().display());
+    let flags = [&*manifests, "--hostname-override=node1", "--healthz-port=0"];
+    let program = Program::KubeProxy(few_files);
+    let bin = backend_programs(node.backend);
+    let daemon = Daemon::spawn(&program, &node.netns, bin, &flags);
+    says(&node, 200, 1, true);
+    http::ask(&node.netns, Daemon::HEALTH, "GET /").unwrap_err();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
+    let mut lines = limits.lines();
+    let line = lines.find(|line| line.starts_with("Max open files"));
+    let mut words = line.unwrap().split_whitespace().skip(3);
+    assert_eq!(words.next(), words.next(), "{limits}");
 }

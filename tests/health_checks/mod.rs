@@ -5,12 +5,9 @@ mod events;
 mod failing;
 mod scene;
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::node::write_script;
 use crate::support::reply::alike;
 use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -19,9 +16,26 @@ use scene::{Node, OTHER_PORT, PORT, Scene, balanced, loopback, node};
 use serde_json::json;
 
 #[test]
-fn services_are_healthy_where_their_endpoints_are() {
+fn both_programs_tell_of_health_alike() {
     needs!(Upstream);
-    let scene = Scene::both(&[]);
+    let mut scene = Scene::new();
+    scene.both(&[]);
+    services_are_healthy_where_their_endpoints_are(&scene);
+    traffic_moves_away_from_a_node_that_is_about_to_go(&scene);
+    checks_are_answered_where_node_ports_are(&mut scene);
+}
+
+#[test]
+fn a_node_is_followed_and_operators_are_told() {
+    needs!(Cluster);
+    let mut scene = Scene::new();
+    events::a_dry_run_listens_and_writes_nowhere(&mut scene);
+    events::a_process_that_must_end_says_why(&mut scene);
+    events::rules_that_another_program_keeps_changing_make_an_event(&mut scene);
+    the_nodes_zone_and_pod_network_are_followed(&mut scene);
+}
+
+fn services_are_healthy_where_their_endpoints_are(scene: &Scene) {
     let (api, lb) = (scene.api(), balanced(PORT));
     let (v4, v6) = (Family::V4, Family::V6);
     let slice = |addresses: &[&str]| api.apply(&objects::slice(&lb, addresses));
@@ -48,7 +62,7 @@ fn services_are_healthy_where_their_endpoints_are() {
     scene.say(v4, PORT, 503, 0);
     slice(&["10.4.0.12"]);
     scene.say(v4, PORT, 200, 1);
-    every_request_is_answered_alike(&scene);
+    every_request_is_answered_alike(scene);
 
     // The port is the Service's no more, and then it is another one.
     let cluster =
@@ -97,16 +111,14 @@ fn every_request_is_answered_alike(scene: &Scene) {
     }
 }
 
-#[test]
-fn checks_are_answered_where_node_ports_are() {
-    needs!(Upstream);
-    let mut scene = Scene::both(&[
+fn checks_are_answered_where_node_ports_are(scene: &mut Scene) {
+    scene.both(&[
         "--nodeport-addresses=10.200.0.0/16",
         "--iptables-sync-period=1s",
     ]);
     scene.api().apply(&balanced(PORT));
-    // The other family was not thought of.
-    scene.say(Family::V6, PORT, 503, 0);
+    // The other family was not thought of; its slice is still there.
+    scene.say(Family::V6, PORT, 200, 1);
     for (host, node) in (2..).zip(&scene.nodes) {
         node.answers(SocketAddr::from(([10, 200, 0, host], PORT)));
         node.is_silent(loopback(Family::V4, PORT));
@@ -122,42 +134,7 @@ fn checks_are_answered_where_node_ports_are() {
     ours.answers(SocketAddr::from(([10, 200, 0, 3], PORT)));
 }
 
-#[test]
-fn a_low_limit_of_open_files_is_raised() {
-    needs!(Cluster);
-    let mut scene = Scene::new();
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("few-files");
-    let real = Path::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    write_script(&script, real, "ulimit -Sn 256\nexec $REAL \"$@\"");
-    scene.start(&Program::KubeProxy(script), &[]);
-    let daemon = scene.nodes[0].daemon.as_ref().unwrap();
-    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
-    let line = limits
-        .lines()
-        .find(|line| line.starts_with("Max open files"));
-    let mut words = line.unwrap().split_whitespace().skip(3);
-    assert_eq!(words.next(), words.next(), "{limits}");
-}
-
-#[test]
-fn checks_are_answered_without_a_health_server() {
-    needs!(Cluster);
-    let mut scene = Scene::new();
-    let lb = balanced(PORT);
-    scene
-        .api()
-        .apply_all(&[lb.clone(), objects::slice(&lb, &["10.4.0.11"])]);
-    scene.machine();
-    scene.run(&Program::Deltaproxy, &["--healthz-port=0"]);
-    scene.say(Family::V4, PORT, 200, 1);
-    scene.nodes[0].is_silent(Daemon::HEALTH);
-}
-
-#[test]
-fn traffic_moves_away_from_a_node_that_is_about_to_go() {
-    needs!(Upstream);
-    let scene = Scene::both(&[]);
+fn traffic_moves_away_from_a_node_that_is_about_to_go(scene: &Scene) {
     let (api, node) = (scene.api(), node());
     let taint =
         json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
@@ -186,12 +163,10 @@ fn traffic_moves_away_from_a_node_that_is_about_to_go() {
     ours.says("/healthz", 200);
 }
 
-#[test]
-fn the_nodes_zone_and_pod_network_are_followed() {
-    needs!(Cluster);
-    let scene = Scene::ours(&["--detect-local-mode=NodeCIDR"]);
+fn the_nodes_zone_and_pod_network_are_followed(scene: &mut Scene) {
+    scene.start(&Program::Deltaproxy, &["--detect-local-mode=NodeCIDR"]);
     let (api, mut node) = (scene.api(), node());
-    let ours = &scene.nodes[0];
+    let ours = scene.nodes.last().unwrap();
     let has = |wanted: &str, unwanted: &str| {
         eventually(PATIENCE, || {
             let rules = saved(&ours.netns, Backend::Nft, Family::V4);

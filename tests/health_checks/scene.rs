@@ -42,19 +42,11 @@ impl Scene {
         }
     }
 
-    /// Both programs, kube-proxy first, with these flags.
-    pub fn both(flags: &[&str]) -> Self {
-        let mut scene = Self::new();
-        scene.start(&Program::kube_proxy(), flags);
-        scene.start(&Program::Deltaproxy, flags);
-        scene
-    }
-
-    /// Ours alone.
-    pub fn ours(flags: &[&str]) -> Self {
-        let mut scene = Self::new();
-        scene.start(&Program::Deltaproxy, flags);
-        scene
+    /// Starts both programs, kube-proxy first, with these flags, in place of all that ran before.
+    pub fn both(&mut self, flags: &[&str]) {
+        self.nodes.clear();
+        self.start(&Program::kube_proxy(), flags);
+        self.start(&Program::Deltaproxy, flags);
     }
 
     pub fn api(&self) -> &Api {
