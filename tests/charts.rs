@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::kube::{ControlPlane, binary};
 use crate::support::process::run;
+use crate::support::program::{PROGRAM, Ran, command};
 use crate::support::{Need, machine_has, needs, objects};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -35,18 +36,16 @@ const VALUES: [&str; 6] = [
     "shadow",
 ];
 
-pub(crate) fn program(name: &str, args: &[&str]) -> Output {
+pub(crate) fn program(name: &str, args: &[&str]) -> Ran {
     let path = binary(name).unwrap_or_else(|why| panic!("{why}"));
-    let mut command = Command::new(path);
-    command.current_dir(ROOT).args(args);
-    command.output().unwrap()
+    Ran::of(Command::new(path).current_dir(ROOT).args(args))
 }
 
-fn kustomize(folder: &str) -> Output {
+fn kustomize(folder: &str) -> Ran {
     program("kubectl", &["kustomize", folder])
 }
 
-pub(crate) fn helm(args: &[&str]) -> Output {
+pub(crate) fn helm(args: &[&str]) -> Ran {
     let template = ["template", "deltaproxy", CHART, "--namespace=kube-system"];
     program("helm", &[&template[..], args].concat())
 }
@@ -54,14 +53,7 @@ pub(crate) fn helm(args: &[&str]) -> Output {
 /// Renders the chart with a setting.
 #[track_caller]
 fn text_of_chart(set: &str) -> String {
-    text(&helm(&["--set", set]))
-}
-
-#[track_caller]
-pub(crate) fn text(output: &Output) -> String {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{error}");
-    String::from_utf8(output.stdout.clone()).unwrap()
+    helm(&["--set", set]).success()
 }
 
 /// A copy of `deploy/kustomize`, in which files can be written.
@@ -78,11 +70,11 @@ fn copy_of_kustomize() -> TempDir {
 fn rendered() -> Vec<(String, String)> {
     let overlays = OVERLAYS.iter().map(|name| {
         let output = kustomize(&format!("deploy/kustomize/overlays/{name}"));
-        (format!("kustomize-{name}.yaml"), text(&output))
+        (format!("kustomize-{name}.yaml"), output.success())
     });
     let charts = VALUES.iter().map(|name| {
         let values = format!("--values={CHART}/ci/{name}-values.yaml");
-        (format!("helm-{name}.yaml"), text(&helm(&[&values])))
+        (format!("helm-{name}.yaml"), helm(&[&values]).success())
     });
     overlays.chain(charts).collect()
 }
@@ -129,19 +121,19 @@ fn rendered_objects_are_accepted_strictly() {
         let mut command = control.netns().command(binary("kubectl").unwrap());
         command.arg(format!("--kubeconfig={}", control.kubeconfig().display()));
         command.args(["create", "--dry-run=server", "--validate=strict", "-f"]);
-        command.arg(path).output().unwrap()
+        Ran::of(command.arg(path))
     };
     for (name, rendered) in rendered() {
         // The server has no CRDs of the Prometheus operator.
         let parts = rendered.split("\n---\n");
         let parts = parts.filter(|part| !part.contains("\napiVersion: monitoring.coreos.com/v1\n"));
         let rendered = parts.collect::<Vec<_>>().join("\n---\n");
-        let created = text(&create(&rendered));
+        let created = create(&rendered).success();
         let count = documents(&rendered).len();
         assert!(count >= 3, "{name}");
         assert_eq!(created.lines().count(), count, "{name}: {created}");
         let misspelled = rendered.replace("hostNetwork:", "hostNetwerk:");
-        let error = String::from_utf8(create(&misspelled).stderr).unwrap();
+        let error = create(&misspelled).stderr;
         assert!(error.contains("unknown field \"spec.template.spec.hostNetwerk\""));
     }
 }
@@ -231,9 +223,9 @@ fn monitoring_is_the_same_in_all_forms() {
         found.next().unwrap_or_else(|| panic!("no {kind}"))["spec"].clone()
     };
     let file = |name: &str| fs::read_to_string(format!("{ROOT}/deploy/monitoring/{name}")).unwrap();
-    let all = text(&kustomize("deploy/monitoring"));
+    let all = kustomize("deploy/monitoring").success();
     let values = format!("--values={CHART}/ci/monitoring-values.yaml");
-    let chart = text(&helm(&[&values]));
+    let chart = helm(&[&values]).success();
     let ours = "https://example.com/deltaproxy/deploy/docs/alerts.md";
     let chart = chart.replace("https://wiki.test/alerts", ours);
     let rules = of_kind(&file("prometheus-rule.yaml"), "PrometheusRule");
@@ -319,9 +311,8 @@ fn values_that_cannot_work_are_named() {
     let with_own = with_own.map(|(set, part)| (format!("{own},{set}"), part));
     for (set, expected) in plain.chain(with_own) {
         let output = helm(&["--set", &set]);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{set}");
-        assert!(error.contains(expected), "{set}: {error}");
+        assert!(!output.is_success(), "{set}");
+        assert!(output.stderr.contains(expected), "{set}: {output:#?}");
     }
     for set in GOOD.iter().chain([&own]) {
         text_of_chart(set);
@@ -356,10 +347,8 @@ fn allowed(schema: &Value) -> Value {
 fn the_schema_has_every_field_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.yaml");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    run(command
-        .arg("run")
-        .arg(format!("--write-config-to={}", file.display())));
+    let flag = format!("--write-config-to={}", file.display());
+    Ran::of(&mut command(PROGRAM, &["run", &flag])).success();
     let written: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let mut known = paths(&written, "");
     // Written only if they are set.
@@ -404,13 +393,13 @@ fn extra_flags_are_not_ignored() {
     let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
     fs::write(&file, text).unwrap();
     let log = |flags: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-        command.args(["run", "--write-config-to=/dev/null"]);
-        command.arg(format!("--config={}", file.display()));
-        let output = command.args(flags).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{log}");
-        log
+        let config = format!("--config={}", file.display());
+        let output = Ran::of(&mut command(
+            PROGRAM,
+            &[&["run", "--write-config-to=/dev/null", &config], flags].concat(),
+        ));
+        assert!(output.is_success(), "{output:#?}");
+        output.stderr
     };
     let note = "flags ignored because --config is set";
     assert!(log(&["--masquerade-all"]).contains(note));
@@ -443,7 +432,7 @@ fn patches_that_cannot_work_are_named() {
     };
     let good = "resources: [../least-privilege]\nimages:\n\
                 - {name: registry.example.com/deltaproxy/deltaproxy, newName: r.test/p, newTag: v9}\n";
-    let manifest = text(&build(good));
+    let manifest = build(good).success();
     let images = manifest.matches("image: r.test/p:v9").count();
     assert_eq!(images, 2, "{manifest}");
     for (kustomization, expected) in [
@@ -459,8 +448,8 @@ fn patches_that_cannot_work_are_named() {
         ),
     ] {
         let output = build(kustomization);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{kustomization}");
+        assert!(!output.is_success(), "{kustomization}");
+        let error = &output.stderr;
         assert!(error.contains(expected), "{kustomization}: {error}");
     }
 }

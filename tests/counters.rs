@@ -9,6 +9,7 @@ use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
 use crate::support::needs;
 use crate::support::node::{Node, SHOP};
 use crate::support::process::run;
+use crate::support::program::run_in;
 use crate::support::servers::{Server, tcp_request};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use serde_json::Value;
@@ -72,12 +73,9 @@ impl Shop {
     }
 
     fn services(&self, more: &[&str]) -> String {
-        let mut services = self.node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
         let backend = format!("--iptables-backend={}", self.node.backend.name());
-        run(services
-            .args(["services", "--counters", &backend])
-            .args(more)
-            .env_remove("RUST_LOG"))
+        let args = [&["services", "--counters", &backend], more].concat();
+        run_in(&self.node.netns, &args).success()
     }
 
     /// The exported connections of the Service.
@@ -232,10 +230,6 @@ fn counters_of_a_dump_are_read() {
         "{wide}"
     );
     write(&run(&mut shop.node.netns.command(&save)));
-    let mut services = shop.node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    let output = services.args(["services", "--counters", "--from-save", path]);
-    let output = output.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("iptables-save -c"), "{error}");
+    let args = ["services", "--counters", "--from-save", path];
+    run_in(&shop.node.netns, &args).fails(1, &["iptables-save -c"]);
 }

@@ -9,6 +9,7 @@ use crate::support::http;
 use crate::support::needs;
 use crate::support::node::{Node, SHOP};
 use crate::support::process::run;
+use crate::support::program;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use deltaproxy::testing::cli::past_rules;
 use deltaproxy::testing::rules::{RuleSet, Table};
@@ -24,11 +25,7 @@ fn start(node: &Node, folder: &Path) -> Daemon {
 
 fn history(folder: &Path, more: &[&str]) -> String {
     let flag = format!("--state-dir={}", folder.display());
-    let mut history = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    run(history
-        .args(["history", &flag])
-        .args(more)
-        .env_remove("RUST_LOG"))
+    program::run(&[&["history", &flag], more].concat()).success()
 }
 
 fn records(folder: &Path) -> Vec<Value> {
@@ -96,14 +93,10 @@ fn syncs_are_recorded_with_cause_and_payload() {
 
 /// The command with the folder, as it succeeds or finds a difference.
 fn past(folder: &Path, args: &[&str]) -> String {
-    let mut past = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    let past = past.args(args).arg("--state-dir").arg(folder);
-    let output = past.env_remove("RUST_LOG").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let code = output.status.code();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(code, Some(0 | 1)), "{code:?} {text}{error}");
-    text
+    let flag = format!("--state-dir={}", folder.display());
+    let output = program::run(&[args, &[&flag]].concat());
+    assert!(matches!(output.code, Some(0 | 1)), "{output:#?}");
+    output.stdout
 }
 
 /// Chains of Services and shared chains, with their rules; entry jumps are compared as well.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::played::kubeconfig_text;
-use crate::support::program::PROGRAM;
+use crate::support::program::{PROGRAM, Ran};
 
 /// Writes a kubeconfig whose cluster, user and context have this name. Nothing listens at its
 /// server, so that errors name it.
@@ -22,13 +22,12 @@ fn failure(home: &Path, variable: &str, flags: &[&str]) -> String {
     command
         .arg("render")
         .args(flags)
-        .env_remove("RUST_LOG")
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env("HOME", home)
         .env("KUBECONFIG", variable);
-    let output = command.output().unwrap();
-    assert!(!output.status.success());
-    String::from_utf8(output.stderr).unwrap()
+    let output = Ran::of(&mut command);
+    assert!(!output.is_success(), "{output:#?}");
+    output.stderr
 }
 
 #[track_caller]
@@ -89,7 +88,5 @@ fn the_daemon_has_the_flags_of_kube_proxy_alone() {
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env_remove("KUBECONFIG")
         .env("HOME", folder.path());
-    let output = command.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    check(&said, "no source of Services");
+    check(&Ran::of(&mut command).stderr, "no source of Services");
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::support::daemon::{Backend, Daemon, Program};
 use crate::support::node::{Node, SHOP, with_restore};
+use crate::support::program::Ran;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs};
 
@@ -150,9 +151,8 @@ fn fatal_errors_are_in_the_format_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let kube_proxy = called(folder.path(), "kube-proxy");
     let run = |program: &Path, flags: &[&str]| {
-        let output = Command::new(program).args(flags).output().unwrap();
-        let log = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), log)
+        let output = Ran::of(Command::new(program).args(flags));
+        (output.code.unwrap(), output.stderr)
     };
     let invalid = ["--proxy-mode=ipvs", "--cluster-cidr=nowhere"];
     let (code, log) = run(&kube_proxy, &invalid);

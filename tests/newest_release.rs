@@ -3,21 +3,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::charts::{documents, helm, program, text};
+use crate::charts::{documents, helm, program};
 use crate::pages::Scene;
 use crate::support::daemon::Daemon;
 use crate::support::needs;
+use crate::support::program::{PROGRAM, Ran, command};
 
 const SOURCE: [&str; 2] = ["--manifests=deploy/examples", "--hostname-override=node1"];
 
-fn deltaproxy(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(args).output().unwrap()
+fn deltaproxy(args: &[&str]) -> Ran {
+    Ran::of(command(PROGRAM, args).current_dir(env!("CARGO_MANIFEST_DIR")))
 }
 
 /// Every gate of the release that is followed, with its default.
@@ -39,14 +37,14 @@ fn a_file_with_every_keyword_and_gate_is_accepted() {
     let file = folder.path().join("config.conf");
     let gates = format!("--feature-gates={}", gates());
     let to = format!("--write-config-to={}", file.display());
-    text(&program("kube-proxy", &[NODE_PORTS, &gates, &to]));
+    program("kube-proxy", &[NODE_PORTS, &gates, &to]).success();
     let written = fs::read_to_string(&file).unwrap();
     let written: Value = serde_saphyr::from_str(&written).unwrap();
     assert!(written["featureGates"].as_object().unwrap().len() > 250);
 
     let check = |file: &Path| {
         let config = format!("--config={}", file.display());
-        text(&deltaproxy(&["run", &config, "--check-config", "--strict"]))
+        deltaproxy(&["run", &config, "--check-config", "--strict"]).success()
     };
     let valid = "the configuration is valid; warnings: 0\n";
     assert_eq!(check(&file), valid);
@@ -55,23 +53,17 @@ fn a_file_with_every_keyword_and_gate_is_accepted() {
     fs::write(&empty, "*nat\nCOMMIT\n*filter\nCOMMIT\n").unwrap();
     let from = format!("--from-save={}", empty.display());
     let output = deltaproxy(&[&["diff", &config, &from], &SOURCE[..]].concat());
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.code, Some(1), "{output:#?}");
     // It warns of the empty dump, and of nothing in the file.
-    let warnings = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(warnings.matches("warning: ").count(), 1, "{warnings}");
+    let count = output.stderr.matches("warning: ").count();
+    assert_eq!(count, 1, "{output:#?}");
 
     let fields = ["featureGates", "nodePortAddresses"]
         .map(|name| format!("config.kubeProxy.{name}={}", written[name]));
     let own = "config.existingConfigMap=,config.apiServer=https://10.0.0.1:6443";
     let [gates, node_ports] = &fields;
-    let rendered = text(&helm(&[
-        "--set",
-        own,
-        "--set-json",
-        gates,
-        "--set-json",
-        node_ports,
-    ]));
+    let set = ["--set", own, "--set-json", gates, "--set-json", node_ports];
+    let rendered = helm(&set).success();
     let documents = documents(&rendered);
     let map = documents.iter().find(|one| one["kind"] == "ConfigMap");
     let of_chart = map.unwrap()["data"]["config.conf"].as_str().unwrap();
@@ -111,10 +103,8 @@ fn an_unknown_feature_gate_is_named_by_commands_that_render() {
     for command in [&["render"][..], &["services", "--output=name"]] {
         let gate = "--feature-gates=Later=true";
         let output = deltaproxy(&[command, &[gate], &SOURCE[..]].concat());
-        assert!(output.status.success(), "{output:?}");
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            "warning: unknown feature gate `Later` ignored\n"
-        );
+        assert!(output.is_success(), "{output:#?}");
+        let warning = "warning: unknown feature gate `Later` ignored\n";
+        assert_eq!(output.stderr, warning);
     }
 }

@@ -1,15 +1,16 @@
 //! `deploy/quickstart.sh` demonstrates what it says, and removes everything, also after a failure.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::support::needs;
 use crate::support::process::run;
+use crate::support::program::Ran;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/quickstart.sh");
 
 /// Runs the script with a program in place of a build. Returns what it printed, and the names of
 /// its namespaces that it left behind.
-fn quickstart(program: &str) -> (Output, Vec<String>) {
+fn quickstart(program: &str) -> (Ran, Vec<String>) {
     let mut command = Command::new(SCRIPT);
     command.env("DELTAPROXY", program);
     let child = command
@@ -19,7 +20,7 @@ fn quickstart(program: &str) -> (Output, Vec<String>) {
         .spawn()
         .unwrap();
     let tag = format!("dpquick-{}-", child.id());
-    let output = child.wait_with_output().unwrap();
+    let output = Ran::ended(child.wait_with_output().unwrap());
     let namespaces = run(Command::new("ip").args(["netns", "list"]));
     let left = namespaces.lines().filter(|line| line.starts_with(&tag));
     let left = left.map(str::to_owned).collect();
@@ -37,9 +38,7 @@ fn step(text: &str, number: u32) -> &str {
 fn the_quickstart_demonstrates_and_removes_everything() {
     needs!(Kernel);
     let (output, left) = quickstart(env!("CARGO_BIN_EXE_deltaproxy"));
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{errors}");
+    let text = output.success();
     assert_eq!(left, Vec::<String>::new());
 
     let requests = step(&text, 4);
@@ -61,11 +60,6 @@ fn the_quickstart_demonstrates_and_removes_everything() {
 fn a_failed_quickstart_removes_everything() {
     needs!(Kernel);
     let (output, left) = quickstart("/bin/false");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.contains("quickstart.sh: timed out waiting for: "),
-        "{errors}"
-    );
+    output.fails(1, &["quickstart.sh: timed out waiting for: "]);
     assert_eq!(left, Vec::<String>::new());
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use crate::support::artifacts::{self, ARCH};
 use crate::support::needs;
 use crate::support::process::run;
+use crate::support::program::Ran;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -298,10 +299,8 @@ fn binaries_are_compared(release: &Path) {
 
 #[test]
 fn rebuilding_is_part_of_verifying() {
-    let output = Command::new(script()).arg("--rebuild").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(text, "release.sh: --rebuild requires --verify\n");
+    let output = Ran::of(Command::new(script()).arg("--rebuild"));
+    output.fails(1, &["release.sh: --rebuild requires --verify\n"]);
 }
 
 /// Krew itself is not run: this has what it reads.
@@ -351,13 +350,10 @@ fn the_manifest_for_krew_installs_what_the_archives_have() {
 
 #[test]
 fn a_tag_must_be_the_version() {
-    let mut command = Command::new(script());
-    let output = command.args(["--tag", "v99.0.0"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let output = Ran::of(Command::new(script()).args(["--tag", "v99.0.0"]));
     let expected =
         format!("release.sh: --tag: `v99.0.0` is not the version of Cargo.toml, {VERSION}\n");
-    assert_eq!(text, expected);
+    output.fails(1, &[&expected]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::scene::{HEADER, UNSERVED, first_restore, run, said, stderr};
+use super::scene::{HEADER, UNSERVED, first_restore, run, said};
 use super::table::Row;
 
 /// Runs `--check-config` on a file of these fields. Returns the exit code, stdout and stderr.
@@ -12,8 +12,7 @@ fn checked(folder: &Path, flags: &[&str], fields: &str) -> (Option<i32>, String,
     fs::write(&file, format!("{HEADER}{fields}\n")).unwrap();
     let config = format!("--config={}", file.display());
     let output = run(&[&["run", "--check-config", &config], flags].concat());
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code(), stdout, stderr(&output))
+    (output.code, output.stdout, output.stderr)
 }
 
 /// A gate of a later release, and a field that it may have.
@@ -66,8 +65,7 @@ pub fn checks_strictly(_: &Row, folder: &Path) {
         Some("error: the configuration has warnings: 2"),
         "{stderr}"
     );
-    let output = run(&["run", "--strict"]);
-    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(run(&["run", "--strict"]).code, Some(64));
 }
 
 /// `--config`: the file's fields count, and the flag that it is in place of does not.
@@ -78,8 +76,8 @@ pub fn file_counts(row: &Row, folder: &Path) {
     let to = format!("--write-config-to={}", written.display());
     for (flags, score) in [(&[flag.as_str()][..], 5), (&[], 7)] {
         let output = run(&[&["run", &to, "--oom-score-adj=7"], flags].concat());
-        let said = stderr(&output);
-        assert!(output.status.success(), "{said}");
+        assert!(output.is_success(), "{output:#?}");
+        let said = &output.stderr;
         let is_told = said.contains("flags ignored because --config is set: `--oom-score-adj`");
         assert_eq!(is_told, score == 5, "{said}");
         let written = fs::read_to_string(&written).unwrap();
@@ -110,9 +108,8 @@ pub fn refuses_modes(row: &Row, _: &Path) {
     let rest = "is not supported\nhint: use `iptables`, or keep kube-proxy on this node";
     for mode in [row.value, "nftables"] {
         let output = run(&["run", &format!("--{}={mode}", row.flag)]);
-        assert_eq!(output.status.code(), Some(64));
         let expected = format!("error: --{}: proxy mode `{mode}` {rest}\n", row.flag);
-        assert_eq!(stderr(&output), expected);
+        assert_eq!((output.code, output.stderr), (Some(64), expected));
     }
     said(&["--proxy-mode=iptables"]);
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::scene::{HEADER, PROGRAM};
+use super::scene::HEADER;
+use crate::support::program::{PROGRAM, Ran};
 
 /// What each of these is refused or taken as, both say alike.
 const FLAGS: &[&str] = &[
@@ -273,18 +274,14 @@ impl Both<'_> {
     fn written(&self, command: &mut Command) -> (Option<Value>, String) {
         let file = self.folder.join("written.yaml");
         command.arg(format!("--write-config-to={}", file.display()));
-        let output = command.env_remove("RUST_LOG").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ran = Ran::of(command);
         // Gone when it is read: the other program's would be taken for that of one that wrote none.
-        let text = output
-            .status
-            .success()
-            .then(|| fs::read_to_string(&file).unwrap());
+        let written = ran.is_success().then(|| {
+            let text = fs::read_to_string(&file).unwrap();
+            serde_saphyr::from_str(&text).unwrap()
+        });
         let _ = fs::remove_file(&file);
-        (
-            text.map(|text| serde_saphyr::from_str(&text).unwrap()),
-            said,
-        )
+        (written, ran.stderr)
     }
 }
 

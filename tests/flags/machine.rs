@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Output;
 
-use super::scene::{PROGRAM, stderr};
 use super::table::Row;
 use crate::support::daemon::{Backend, Daemon, Program, backend_programs};
 use crate::support::netns::Netns;
 use crate::support::node::Node;
+use crate::support::program::{PROGRAM, Ran};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs};
 
@@ -19,14 +18,14 @@ const UNLIMITED: &str = "--conntrack-max-per-core=0";
 #[track_caller]
 pub fn init(netns: &Netns, flags: &[&str]) -> String {
     let output = run(netns, &[&["--init-only"], flags].concat());
-    assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
-    stderr(&output)
+    assert!(output.is_success(), "{flags:?}: {output:#?}");
+    output.stderr
 }
 
-fn run(netns: &Netns, flags: &[&str]) -> Output {
+fn run(netns: &Netns, flags: &[&str]) -> Ran {
     let mut command = netns.command("timeout");
     command.args(["60", PROGRAM, "run", UNLIMITED]).args(flags);
-    command.env_remove("RUST_LOG").output().unwrap()
+    Ran::of(&mut command)
 }
 
 /// A node with a Service. Namespaces start with the machine's settings of localhost.

@@ -4,12 +4,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+use crate::support::program::{PROGRAM, Ran};
 
 /// The node is in a source range, one Service is local, and one has no address.
 const CLUSTER: &str = "\
@@ -83,21 +82,16 @@ impl Folder {
 }
 
 /// The program with these arguments, to the end.
-pub fn run(args: &[&str]) -> Output {
-    command(args).output().unwrap()
+pub fn run(args: &[&str]) -> Ran {
+    Ran::of(&mut command(args))
 }
 
 /// What it writes to stderr when it ends at once, having read its flags.
 #[track_caller]
 pub fn said(flags: &[&str]) -> String {
     let output = run(&[&["run", "--write-config-to=/dev/null"], flags].concat());
-    assert!(output.status.success(), "{flags:?}: {}", stderr(&output));
-    stderr(&output)
-}
-
-/// Its messages.
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    assert!(output.is_success(), "{flags:?}: {output:#?}");
+    output.stderr
 }
 
 /// Killed by the clock, should a test fail to.

@@ -9,10 +9,9 @@ use super::scene::{CONTAINER, NODE, OUTSIDE, Scene};
 use crate::support::daemon::Backend;
 use crate::support::ip_set;
 use crate::support::netns::Netns;
+use crate::support::program::{PROGRAM, Ran};
 use crate::support::servers::{Reply, tcp_request, udp_request};
 use crate::support::{needs, tell};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
 /// Most answers of the questions about one program that may be unclear.
 const MAX_UNCLEAR: usize = 5;
@@ -70,10 +69,8 @@ impl Scene {
             Some(ip) => explain.arg(format!("--source={ip}")),
             None => explain.arg("--from=node"),
         };
-        let output = explain.args(more).env_remove("RUST_LOG").output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let printed = Ran::of(explain.args(more)).success();
+        let document: Value = serde_json::from_str(&printed).unwrap();
         let ways = &document["destinations"][0]["ways"];
         ways[0]["outcomes"].as_array().unwrap().clone()
     }
