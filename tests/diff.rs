@@ -120,8 +120,12 @@ fn a_dump_is_compared_with_what_is_desired() {
     let scene = Scene::new();
     let same = [&DUMP[..], &["--manifests", "before.yaml", "--strict"]].concat();
     scene.says(&same, 0, "no differences\n");
-    let other = [&DUMP[..], &["--manifests", "after.yaml"]].concat();
-    scene.golden(&other, 1, "saved.txt");
+    let other = [&["diff"], &DUMP[..], &["--manifests", "after.yaml"]].concat();
+    let other = scene.run(&other);
+    let between_manifests = parts(include_str!("golden/diff/manifests.txt"));
+    assert_eq!(parts(&other.stdout), between_manifests);
+    assert!(other.stdout.contains("\nlive: `ipv4`, `ipv6`\n"));
+    assert_eq!((other.code, &*other.stderr), (Some(1), ""));
     // A family of which there is no dump is not looked at.
     let one = ["--from-save", "ipv4", "--manifests", "before.yaml"];
     let notes = "no differences\nlive: `ipv4`\ndesired: `before.yaml`\n\
