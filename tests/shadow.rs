@@ -20,7 +20,7 @@ use support::process::run;
 use support::program::{Ran, run_in};
 use support::rules::{Family, plain};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, needs, objects, on_both_backends, tell};
+use support::{http, objects, on_both_backends, tell};
 
 on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 
@@ -88,25 +88,26 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
         events.all(|event| known.contains(&event["reportingController"].as_str().unwrap())),
         "{events:?}"
     );
+    drop(shadow);
+    names_the_other_backend(&lab, backend);
 }
 
-/// A kube-proxy that writes the other backend: a shadow that reads the wrong one says so.
-#[test]
-fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
-    needs!(Cluster);
-    let lab = Lab::new(Backend::Nft);
-    let mut command = lab.node.command(real_program(Backend::Nft, "iptables"));
-    run(command.args(["-w", "-t", "nat", "-N", "KUBE-SERVICES"]));
-    let shadow = start_shadow(&lab, Backend::Legacy, SHADOW, CLUSTER_CIDR);
-    let v4 = wait_for(&lab, SHADOW, |v4| v4["other_backend"] == "nft");
-    assert_eq!(v4["backend"], "legacy", "{v4}");
-    let warning = "backend nft has rules of a proxy, and those of legacy are compared";
-    shadow.wait_for_log(warning);
-    let text = report(&lab).stdout;
-    assert!(
-        text.contains("if kube-proxy writes these, set --iptables-backend=nft\n"),
-        "{text}"
-    );
+/// A shadow that does not read the backend which kube-proxy writes says so.
+fn names_the_other_backend(lab: &Lab, backend: Backend) {
+    let read = match backend {
+        Backend::Nft => Backend::Legacy,
+        Backend::Legacy => Backend::Nft,
+    };
+    let (read_name, written) = (read.name(), backend.name());
+    let shadow = start_shadow(lab, read, SHADOW, CLUSTER_CIDR);
+    let v4 = wait_for(lab, SHADOW, |v4| v4["other_backend"] == written);
+    assert_eq!(v4["backend"], read_name, "{v4}");
+    shadow.wait_for_log(&format!(
+        "backend {written} has rules of a proxy, and those of {read_name} are compared"
+    ));
+    let text = report(lab).stdout;
+    let hint = format!("if kube-proxy writes these, set --iptables-backend={written}\n");
+    assert!(text.contains(&hint), "{text}");
     let address = SocketAddr::from(([127, 0, 0, 1], SHADOW));
     let (_, metrics) = http::get(&lab.node, address, "/metrics").unwrap();
     let metric = "deltaproxy_other_backend_has_rules{ip_family=\"IPv4\"} 1\n";
