@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::status_pages::{LOOPBACK, get, start};
+use crate::status_pages::{ALL, LOOPBACK, get, start};
 use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
 use crate::support::{artifacts, needs};
@@ -79,7 +79,7 @@ fn url_of(file: &Path) -> String {
 #[test]
 fn the_pages_are_accessible() {
     needs!(Browser);
-    let (netns, _daemon) = start(Backend::Nft);
+    let (netns, _daemon) = start(Backend::Nft, ALL);
     for path in [
         "/",
         "/services",
@@ -123,7 +123,7 @@ fn requested(netns: &Netns, origin: &str, path: &str) -> Vec<String> {
 #[test]
 fn the_pages_request_nothing() {
     needs!(Browser);
-    let (netns, _daemon) = start(Backend::Nft);
+    let (netns, _daemon) = start(Backend::Nft, ALL);
     for path in ["/", "/services", "/services/shop/checkout"] {
         let urls = requested(&netns, &format!("http://{LOOPBACK}"), path);
         assert!(urls.is_empty(), "{path}: {urls:?}");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::daemon::Daemon;
 use crate::support::netns::Netns;
 use crate::support::process::Process;
+use crate::support::program::PROGRAM;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs};
 use tempfile::TempDir;
@@ -18,6 +19,9 @@ const RUN: [&str; 3] = [
     "--hostname-override=node-a",
     "--conntrack-max-per-core=0",
 ];
+
+/// How a shell starts it without doing anything with it.
+const AS_IT_IS: &str = r#"exec "$0" "$@""#;
 
 /// How a page begins.
 const OK: &str = "HTTP/1.1 200 OK\r\n";
@@ -32,30 +36,8 @@ pub(crate) struct Scene {
 impl Scene {
     /// Started, and answering on one of its ports.
     pub(crate) fn start(flags: &[&str], port: SocketAddr) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let manifests = folder.path().join("manifests");
-        fs::create_dir(&manifests).unwrap();
-        fs::write(manifests.join("web.yaml"), service("web")).unwrap();
-        let source = format!("--manifests={}", manifests.display());
-        Self::follow(folder, &[&[source.as_str()], flags].concat(), port)
-    }
-
-    /// The same with the source among the flags.
-    fn follow(folder: TempDir, flags: &[&str], port: SocketAddr) -> Self {
-        let netns = Netns::new("pages");
-        let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-        command.args(RUN);
-        command.args(flags);
-        let log = folder.path().join("log");
-        let mut scene = Self {
-            process: Process::start("the daemon", &mut command, &log),
-            netns,
-            folder,
-        };
-        eventually(PATIENCE, || {
-            scene.process.assert_running();
-            scene.connect(port).map_err(|error| error.to_string())
-        });
+        let mut scene = Self::through(AS_IT_IS, &service("web"), flags);
+        scene.wait_for(port);
         scene
     }
 
@@ -65,17 +47,28 @@ impl Scene {
         let directory = folder.path().join("manifests");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("first.yaml"), manifests).unwrap();
+        let source = format!("--manifests={}", directory.display());
+        Self::follow(script, folder, &[&[source.as_str()], flags].concat())
+    }
+
+    /// The same with the source among the flags.
+    fn follow(script: &str, folder: TempDir, flags: &[&str]) -> Self {
         let netns = Netns::new("pages");
         let mut command = netns.command("sh");
-        command.args(["-c", script, env!("CARGO_BIN_EXE_deltaproxy")]);
-        command.args(RUN);
-        command.args(flags).arg("--manifests").arg(directory);
+        command.args(["-c", script, PROGRAM]).args(RUN).args(flags);
         let log = folder.path().join("log");
         Self {
             process: Process::start("the daemon", &mut command, &log),
             netns,
             folder,
         }
+    }
+
+    fn wait_for(&mut self, port: SocketAddr) {
+        eventually(PATIENCE, || {
+            self.process.assert_running();
+            self.connect(port).map_err(|error| error.to_string())
+        });
     }
 
     fn connect(&self, port: SocketAddr) -> io::Result<TcpStream> {
@@ -234,7 +227,8 @@ fn pages_are_served_while_everything_else_waits() {
 fn pages_are_served_while_no_cluster_can_be_reached() {
     needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::follow(folder, &["--master=http://127.0.0.1:1"], Daemon::HEALTH);
+    let mut scene = Scene::follow(AS_IT_IS, folder, &["--master=http://127.0.0.1:1"]);
+    scene.wait_for(Daemon::HEALTH);
     scene.assert_alive();
     // Of the Node nothing is known, and nothing was promised.
     let healthz = scene.get_at(Daemon::HEALTH, "/healthz");
@@ -402,7 +396,7 @@ fn a_dry_run_opens_no_port_and_says_what_it_would_do() {
     fs::create_dir(&manifests).unwrap();
     fs::write(manifests.join("balanced.yaml"), BALANCED).unwrap();
     let netns = Netns::new("dry-run");
-    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    let mut command = netns.command(PROGRAM);
     command
         .args(RUN)
         .args(["--dry-run", "--manifests"])

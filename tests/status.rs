@@ -1,7 +1,8 @@
 //! Commands beside a running daemon: where they get rules and the state of the node, and what they
 //! do without it.
 
-use crate::support::daemon::{Backend, Daemon};
+use crate::status_pages::start;
+use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
 use crate::support::program::{PROGRAM, Ran, run_in};
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -10,14 +11,6 @@ use serde_json::Value;
 
 /// What commands print of the source of the rules.
 const SOURCE: &str = " in rules of node1 (";
-
-/// Starts a daemon that follows the examples, with the metrics port at an address.
-fn start(backend: Backend, metrics: &str) -> (Netns, Daemon) {
-    let netns = Netns::new("status");
-    netns.address("lo", "192.0.2.1/32");
-    let daemon = Daemon::start_on_examples(&netns, backend, metrics);
-    (netns, daemon)
-}
 
 /// Runs a command that reads rules with the programs of the backend.
 fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Ran {

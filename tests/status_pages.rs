@@ -20,11 +20,14 @@ pub(crate) const LOOPBACK: &str = "127.0.0.1:10249";
 /// Address of the same port for all others.
 const NODE: &str = "192.0.2.1:10249";
 
-/// Starts a daemon that follows the examples, with its metrics port open to all.
-pub(crate) fn start(backend: Backend) -> (Netns, Daemon) {
+/// Address of its listener, if it is open to both.
+pub(crate) const ALL: &str = "0.0.0.0:10249";
+
+/// Starts a daemon that follows the examples, with the metrics port at an address.
+pub(crate) fn start(backend: Backend, metrics: &str) -> (Netns, Daemon) {
     let netns = Netns::new("status");
     netns.address("lo", "192.0.2.1/32");
-    let daemon = Daemon::start_on_examples(&netns, backend, "0.0.0.0:10249");
+    let daemon = Daemon::start_on_examples(&netns, backend, metrics);
     (netns, daemon)
 }
 
@@ -43,7 +46,7 @@ on_both_backends!(Kernel, a_daemon_has_pages);
 
 /// One daemon for all of them. Nothing but the flush, which is last, changes its rules.
 fn a_daemon_has_pages(backend: Backend) {
-    let (netns, _daemon) = start(backend);
+    let (netns, _daemon) = start(backend, ALL);
     the_rules_are_those_in_the_kernel(&netns, backend);
     only_clients_on_the_node_get_rules_and_names(&netns);
     pages_can_only_be_read(&netns);
