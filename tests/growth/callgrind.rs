@@ -42,3 +42,16 @@ pub(crate) fn instructions(function: &str, child: &str, variables: &[(&str, Stri
     );
     count
 }
+
+/// Sorting adds a logarithm to what is in proportion: 1.04 between these sizes. In proportion to
+/// the square it would be 4.
+const SIZES: [u32; 2] = [500, 2_000];
+const TOLERANCE: f64 = 1.1;
+
+/// Fails unless what is counted at some size grows as the size does.
+#[track_caller]
+pub(crate) fn grows_in_proportion(what: &str, instructions: impl Fn(u32) -> f64) {
+    let each = SIZES.map(|size| instructions(size) / f64::from(size));
+    println!("{what}: instructions for each of {SIZES:?}: {each:?}");
+    assert!(each[1] < TOLERANCE * each[0], "{what}: {each:?}");
+}
