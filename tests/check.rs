@@ -10,7 +10,7 @@ use crate::support::node::write_script;
 use crate::support::program::{PROGRAM, Ran, with_programs};
 use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{needs, on_both_backends};
+use crate::support::{needs, objects, on_both_backends};
 use serde_json::{Value, json};
 
 /// A node that forwards packets, as kubelet and the network plugin leave it.
@@ -216,25 +216,6 @@ fn rules_in_the_other_backend_are_named() {
     );
 }
 
-/// Adds a node with a Pod of a Service.
-fn add_objects(control: &ControlPlane) {
-    control.api().apply(&json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
-        "spec": {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]},
-        "status": {"addresses": [{"type": "InternalIP", "address": "10.200.0.21"}]},
-    }));
-    control.api().apply(&json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {
-            "name": "web-1", "namespace": "default",
-            "labels": {"kubernetes.io/service-name": "web"},
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.244.1.5"], "nodeName": "node1"}],
-        "ports": [{"port": 80}],
-    }));
-}
-
 /// With the user of a proxy, on a real API server.
 #[test]
 fn a_cluster_is_examined_as_the_daemon_sees_it() {
@@ -242,7 +223,11 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
     let control = ControlPlane::start();
     let netns = node();
     control.attach(&netns, 21);
-    add_objects(&control);
+    // A Node with a Pod of a Service.
+    let web = objects::service("web", json!({}));
+    let slice = objects::slice(&web, &["10.4.0.5"]);
+    let api = control.api();
+    api.apply_all(&[objects::node("10.200.0.21", "fd00:200::21"), slice]);
     let programs = backend_programs(Backend::Nft);
     let kubeconfig = format!("--kubeconfig={}", control.proxy_kubeconfig().display());
     let check = |args: &[&str]| {
@@ -253,7 +238,7 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
     let good = [
         "--pre",
         "--hostname-override=node1",
-        "--cluster-cidr=10.244.0.0/16",
+        "--cluster-cidr=10.4.0.0/16",
     ];
     let output = check(&good);
     assert!(output.is_success(), "{output:#?}");
@@ -261,7 +246,7 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
         "ok   the clock is that of the API server",
         "ok   this user may list and watch Services, EndpointSlices and Nodes, and create Events",
         "ok   this node is Node `node1`",
-        "ok   1 Pods of Services on this node are all in 10.244.0.0/16",
+        "ok   1 Pods of Services on this node are all in 10.4.0.0/16",
     ] {
         has_line(&output, line);
     }
@@ -272,20 +257,20 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
         "--cluster-cidr=10.1.0.0/16",
     ]);
     assert_eq!(output.code, Some(1), "{output:#?}");
-    let outside = "FAIL 1 of 1 Pods of Services on this node, such as 10.244.1.5, are outside of \
+    let outside = "FAIL 1 of 1 Pods of Services on this node, such as 10.4.0.5, are outside of \
                    10.1.0.0/16: their packets would be masqueraded";
     has_line(&output, outside);
 
     let output = check(&[
         "--pre",
         "--hostname-override=node2",
-        "--cluster-cidr=10.244.0.0/16",
+        "--cluster-cidr=10.4.0.0/16",
     ]);
     let unknown = "FAIL no Node has the name `node2`: no endpoint would count as local";
     has_line(&output, unknown);
 
     // Without the role, what the user may not do is named.
-    control.api().delete(&json!({
+    api.delete(&json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "system:node-proxier"},
     }));
