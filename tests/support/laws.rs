@@ -202,8 +202,8 @@ impl Play {
         assert!(!self.syncer.tracker.has_pending());
     }
 
-    /// Law 10: a verification finds the edit of any single rule, and the next sync takes it back, to
-    /// the comments of the present size of the cluster.
+    /// Law 10: a verification finds the edit of any single rule, and the next sync takes it back,
+    /// with the comments of the present size of the cluster.
     fn finds_every_edit(&mut self, comments: Comments) {
         let before = self.rules();
         let mut dice = Dice::new(before.rule_count(Table::Nat) as u64);

@@ -224,7 +224,7 @@ pub(crate) struct AppliedService {
     pub(crate) dispatch: Box<[DispatchRule]>,
     /// Sums over the ports that are in the kernel.
     pub(crate) totals: ServiceTotals,
-    /// Which of its rules have comments. In large-cluster mode, those of endpoints lack them; a
+    /// Its rules that have comments. In large-cluster mode, those of endpoints lack them; a
     /// Service keeps those of the other mode until it changes.
     pub(crate) comments: Comments,
 }
