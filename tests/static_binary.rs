@@ -46,6 +46,12 @@ fn static_binaries_need_no_library() {
         assert!(!segments.contains("INTERP"), "{segments}");
         let dynamic = run(Command::new("readelf").arg("--dynamic").arg(&binary));
         assert!(!dynamic.contains("NEEDED"), "{dynamic}");
+        // Unwind tables, except those of the files at the start and the end of a link.
+        let sections = run(Command::new("readelf").args(["-S", "-W"]).arg(&binary));
+        let tables = sections.lines().find(|line| line.contains(" .eh_frame "));
+        let size = tables.and_then(|line| line.split_whitespace().rev().nth(5));
+        let size = size.map(|size| u32::from_str_radix(size, 16).unwrap());
+        assert!(size.is_none_or(|size| size < 4096), "{sections}");
     }
 }
 

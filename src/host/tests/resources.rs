@@ -7,6 +7,16 @@ use tokio::process::Command;
 use super::*;
 
 #[test]
+fn an_oom_score_is_written_only_if_it_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("oom_score_adj");
+    fs::write(&path, "0\n").unwrap();
+    assert_eq!(set_score(&path, -999).unwrap(), Changed::Yes);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "-999");
+    assert_eq!(set_score(&path, -999).unwrap(), Changed::No);
+}
+
+#[test]
 fn the_oom_score_of_a_program_is_raised_and_never_lowered() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("oom_score_adj");

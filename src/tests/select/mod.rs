@@ -1,4 +1,4 @@
-//! Tests of the choice of endpoints: upstream's table, and a second reading of its description.
+//! Tests of the choice of endpoints, by upstream's table.
 
 mod local;
 mod slices;

@@ -29,6 +29,7 @@ fn a_pipe_is_read_unless_a_regular_file_is_expected() {
     assert!(made.unwrap().success());
     let error = read_regular_file(&path, MAX_TEST_BYTES).unwrap_err();
     assert_eq!(error.to_string(), "is not a regular file");
+    assert!(!is_file(&path));
     let writer = std::thread::spawn({
         let path = path.clone();
         move || fs::write(path, "a".repeat(100_000)).unwrap()

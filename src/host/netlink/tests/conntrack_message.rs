@@ -1,4 +1,4 @@
-//! Bytes of conntrack requests and replies, as in the memory of a little-endian machine.
+//! Bytes of conntrack replies, as in the memory of a little-endian machine.
 
 use super::*;
 use crate::host::tests::conntrack_bytes::{

@@ -12,7 +12,7 @@ use super::script::{Piece, Reply, check, check_for, ends, open, page, service, s
 use super::wire::*;
 use crate::ingest::ServiceObject;
 
-/// The same, of `cart` and `bare`; there is a next page.
+/// A list of `cart` and `bare`, as an API server encodes it; there is a next page.
 const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
 
 #[test]
