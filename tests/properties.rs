@@ -37,7 +37,7 @@ const EDITS: std::ops::Range<usize> = 200..230;
 const NEVER_LARGE: usize = usize::MAX;
 
 /// Few enough endpoints that a history crosses the threshold many times, in both directions.
-const OFTEN_LARGE: usize = 10;
+const OFTEN_LARGE: usize = 5;
 
 proptest! {
     #![proptest_config(config(80))]

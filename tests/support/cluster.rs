@@ -36,7 +36,7 @@ use parts::{pod_cidr, port};
 pub(crate) use setting::{any_machine, any_settings, upstream_options, upstream_settings};
 
 const NAMESPACES: [&str; 3] = ["ns1", "ns2", "kube-system"];
-const SERVICES_EACH: usize = 4;
+const SERVICES_EACH: usize = 7;
 const SLICES_EACH: usize = 12;
 
 /// Everything there is in one family.
