@@ -20,7 +20,7 @@ const RUN: [&str; 3] = [
     "--conntrack-max-per-core=0",
 ];
 
-/// How a shell starts it without doing anything with it.
+/// Script that only starts the program.
 const AS_IT_IS: &str = r#"exec "$0" "$@""#;
 
 /// How a page begins.
@@ -51,7 +51,7 @@ impl Scene {
         Self::follow(script, folder, &[&[source.as_str()], flags].concat())
     }
 
-    /// The same with the source among the flags.
+    /// Starts the program by a script; the flags name the source of Services.
     fn follow(script: &str, folder: TempDir, flags: &[&str]) -> Self {
         let netns = Netns::new("pages");
         let mut command = netns.command("sh");

@@ -76,7 +76,7 @@ pub fn attribute(asked: &[Instant], samples: &[Sample]) -> Vec<f64> {
     latencies
 }
 
-/// The value that so many percent of the sorted values do not exceed.
+/// Returns a percentile of sorted values: the lowest one that this share of them does not exceed.
 pub fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()

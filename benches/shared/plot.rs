@@ -15,7 +15,7 @@ pub type Drawn = Result<(), Box<dyn Error>>;
 
 type Chart<'p, X, Y> = ChartContext<'p, SVGBackend<'p>, Cartesian2d<X, Y>>;
 
-/// Draws what is around a plot, and has the rest drawn.
+/// Draws the frame of a plot; `content` draws the rest.
 pub fn draw<'p, X: AsRangedCoord, Y: AsRangedCoord>(
     path: &'p Path,
     size: (u32, u32),

@@ -364,10 +364,10 @@ impl AppliedState {
         self.due.remove(name);
     }
 
-    /// Returns which rules of a Service have comments.
+    /// Returns the comments that the recorded rules of a Service have.
     pub(super) fn comments_of(&self, name: &ServiceName) -> Comments {
         let recorded = self.services.get(name);
-        recorded.map_or_else(Comments::default, |service| service.comments)
+        recorded.map(|service| service.comments).unwrap_or_default()
     }
 
     /// Reports whether these are the recorded rules of a Service.

@@ -494,7 +494,7 @@ impl BinarySearch {
             Backend::Legacy => {
                 let save = self.name(family, "-legacy", "-save");
                 let saved = query_within(HINT_DEADLINE, &save, &["-t", table]).await;
-                // Without this program, or this family, there is no hint.
+                // If the program is not installed, or the family disabled, there is no hint.
                 saved.is_ok_and(|saved| saved.lines().any(is_hint))
             }
         }
