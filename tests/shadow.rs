@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
 use support::lab::{CLUSTER_CIDR, Lab};
-use support::left_out::turns;
+use support::left_out::is_due;
 use support::process::run;
 use support::program::{Ran, run_in};
 use support::rules::{Family, plain};
@@ -40,7 +40,7 @@ const OTHER_SHADOW: u16 = 10449;
 
 fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
     // It waits for more than a minute: the backends take turns.
-    if !turns(2).contains(&u64::from(backend == Backend::Legacy)) {
+    if !is_due(u64::from(backend == Backend::Legacy), 2) {
         return;
     }
     let lab = Lab::new(backend);

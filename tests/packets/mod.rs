@@ -13,7 +13,7 @@ mod table;
 mod words;
 
 use crate::support::daemon::Backend;
-use crate::support::left_out::turns;
+use crate::support::left_out::is_due;
 use crate::support::{on_both_backends, tell};
 use affinity::Departure;
 use scene::{Scene, programs};
@@ -21,19 +21,14 @@ use words::{Variant, Word};
 
 on_both_backends!(Upstream, packets_go_where_the_tables_say);
 
-/// Returns whether each of some numbered parts is due: in a run without other groups one half on
-/// each backend, and the other half the next day.
-fn due(backend: Backend) -> impl Fn(usize) -> bool {
-    let (turns, offset) = (turns(2), u64::from(backend == Backend::Legacy));
-    move |number| turns.contains(&((number as u64 + offset) % 2))
-}
-
 fn packets_go_where_the_tables_say(backend: Backend) {
     let scene = Scene::new(backend, table::all());
     let mut tally = Tally::default();
-    let is_due = due(backend);
+    // One half of the variants on each backend, and the other half the next day.
+    let turn = u64::from(backend == Backend::Legacy);
+    let is_due = [is_due(turn, 2), is_due(turn + 1, 2)];
     for (number, (variant, name)) in Variant::WORDS.iter().enumerate() {
-        if *variant != Variant::Default && !is_due(number) {
+        if *variant != Variant::Default && !is_due[number % 2] {
             continue;
         }
         for (number, (program_name, program)) in programs().into_iter().enumerate() {
@@ -49,7 +44,7 @@ fn packets_go_where_the_tables_say(backend: Backend) {
             if *variant == Variant::Default {
                 daemon.terminate();
                 // This asks `explain`: both programs have left the same rules.
-                if is_due(number) {
+                if is_due[number % 2] {
                     tally.ask_damaged(&scene, program_name);
                 }
             }

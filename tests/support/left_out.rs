@@ -1,7 +1,6 @@
 //! The parts of the suite that a run leaves out, as `tests/run.sh` lists them in
 //! `TESTS_LEFT_OUT`. Nothing else reads the variable: without it, all tests run.
 
-use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::tell;
@@ -13,8 +12,8 @@ const VARIABLE: &str = "TESTS_LEFT_OUT";
 pub enum Part {
     /// Tests that need root, or programs that neither Rust nor this repository has.
     Machine,
-    /// Everything that takes turns by date, except what is due on the day: groups of random
-    /// histories, kinds of histories, variants of the packets' tables.
+    /// Everything that takes turns by date, except what is due on the day: random histories,
+    /// variants of the packets' tables, what growth is measured of.
     OtherGroups,
     /// Three of four random cases of the properties.
     MoreCases,
@@ -68,19 +67,17 @@ pub fn skips(part: Part) -> bool {
     is_left_out
 }
 
-/// Returns which of so many turns belong to the run: all, or that of the day.
-pub fn turns(count: u64) -> Range<u64> {
+/// Reports whether one of so many turns belongs to the run: all do, or that of the day. Prints if
+/// not.
+pub fn is_due(turn: u64, of: u64) -> bool {
     if !is_left_out(Part::OtherGroups) {
-        return 0..count;
+        return true;
     }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("a date after 1970");
-    let today = now.as_secs() / (24 * 60 * 60) % count;
-    for _ in 1..count {
-        skips(Part::OtherGroups);
-    }
-    today..today + 1
+    let today = now.as_secs() / (24 * 60 * 60) % of;
+    turn % of == today || !skips(Part::OtherGroups)
 }
 
 /// Returns how many random cases a property has in the run, of so many.

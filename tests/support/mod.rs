@@ -36,16 +36,16 @@ pub mod program;
 pub mod reply;
 pub mod rules;
 pub mod servers;
+pub mod tell;
 pub mod volume;
 pub mod wait;
 
-use std::fmt::Display;
-use std::io::Write as _;
 use std::process::Command;
 
 use nix::unistd::Uid;
 
 use left_out::{Part, skips};
+pub use tell::tell;
 
 /// What a test needs from the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,12 +165,3 @@ macro_rules! on_both_backends {
     };
 }
 pub(crate) use on_both_backends;
-
-/// Prints a figure that is worth reading when all is well, too: `tests/run.sh` closes with them.
-///
-/// Past the capture of `println!`, which would show it only with everything else that passed. In
-/// one write, so that no line of the test harness gets between.
-pub fn tell(figure: impl Display) {
-    let line = format!("{figure}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
