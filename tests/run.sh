@@ -9,8 +9,9 @@
 # FILTER is handed to `cargo test`. .github/CONTRIBUTING.md says what each form proves.
 #
 # All but `quick` want root on a Debian-like machine with Rust and Go. They install what else is
-# missing, and build etcd, kube-apiserver, kube-proxy, kubeadm, kubectl and helm once, into .cache/kube
-# (or use those in KUBE_BIN_DIR), and the static binaries and the image into .cache/image.
+# missing, and build etcd, kube-apiserver and kube-proxy once, for the guides kubeadm, kubectl and helm
+# as well, into .cache/kube (or use those in KUBE_BIN_DIR), and the static binaries and the image into
+# .cache/image.
 # Traffic of the tests stays in network namespaces that they make.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -74,8 +75,9 @@ step() {
 }
 TIMEFORMAT='%0R %0U %0S'
 
-# What parts of the suite are made of. The image has the program as well, which the other tests run:
-# only a change of how it is built and packed is a reason to build it again.
+# What parts of the suite are made of, that need programs of their own which take minutes to build. The
+# image has the program as well, which the other tests run: only a change of how it is built and packed
+# is a reason to build it again.
 declare -A made_of=(
     [guides]="deploy src/config tests/charts.rs tests/guides tests/newest_release.rs tests/support/helm tests/support/kube"
     [image]="deploy/image deploy/release.sh .cargo Cargo.lock Cargo.toml src/main.rs tests/image tests/release.rs tests/static_binary.rs"
@@ -87,15 +89,10 @@ digest() {
     find "${paths[@]}" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
-# part_is_due PART DIGEST : after a change since the last run that passed. The image takes minutes to
-# build: where it has never passed, as in a new clone, only --all builds it.
+# part_is_due PART DIGEST : after a change since the last run that passed. Where none has, as in a new
+# clone, only --all runs it.
 part_is_due() {
-    [[ $form != all ]] || return 0
-    if [[ -e .cache/passed/$1 ]]; then
-        [[ $(<".cache/passed/$1") != "$2" ]]
-    else
-        [[ $1 != image ]]
-    fi
+    [[ $form == all || -e .cache/passed/$1 && $(<".cache/passed/$1") != "$2" ]]
 }
 
 # Programs that the tests run, and the package each is in.
@@ -129,39 +126,40 @@ install_axe() {
     (cd .cache/axe && npm pack --silent "axe-core@$axe_version" && tar -xzf "$archive" package/axe.min.js && rm "$archive")
 }
 
-have_kube() {
-    local program
-    for program in etcd kube-apiserver kube-proxy kubeadm kubectl kubelet-streams helm; do
-        [[ -x $kube_bin_dir/$program ]] || return 1
+# Prints those programs of Kubernetes that the tests run and that are not there.
+missing_kube() {
+    local program programs=(etcd kube-apiserver kube-proxy kubelet-streams)
+    [[ -z ${due[guides]-} ]] || programs+=(kubeadm kubectl helm)
+    for program in "${programs[@]}"; do
+        [[ -x $kube_bin_dir/$program ]] || echo "$program"
     done
-    [[ $("$kube_bin_dir/kube-proxy" --version) == "Kubernetes $kube_version" ]]
+}
+
+is_kube_version() {
+    [[ -x $kube_bin_dir/kube-proxy && $("$kube_bin_dir/kube-proxy" --version) == "Kubernetes $kube_version" ]]
 }
 
 build_kube() {
-    local name=k8s.io/component-base/version minor flags program is_other
+    local name=k8s.io/component-base/version output=$kube_bin_dir/.new minor flags program folder package
     minor=$(cut -d. -f2 <<<"$kube_version")
     flags="-w -X $name.gitVersion=$kube_version -X $name.gitMajor=1 -X $name.gitMinor=$minor"
-    mkdir -p "$kube_bin_dir"
-    is_other=
-    if [[ -x $kube_bin_dir/kube-proxy && $("$kube_bin_dir/kube-proxy" --version) != *"$kube_version" ]]; then
-        is_other=yes
-    fi
-    cd tests/support/kube
+    rm -rf "$output"
+    mkdir -p "$output"
+    # Of another release, as is all that was built with it.
+    [[ ! -x $kube_bin_dir/kube-proxy ]] || is_kube_version || rm -f "$kube_bin_dir"/{etcd,kube-apiserver,kube-proxy,kubelet-streams,kubeadm,kubectl}
     # Without data for debuggers, and with less garbage collection, compilers take a ninth less CPU.
     export GOWORK=off CGO_ENABLED=0 GOGC=400 GOFLAGS="-mod=readonly -gcflags=all=-dwarf=false"
-    local output=$kube_bin_dir/.new
-    mkdir -p "$output"
-    for program in kube-apiserver kube-proxy kubeadm kubectl; do
-        # A folder that has them may lack only those of a later commit, unless they are of another
-        # release.
-        [[ ! -x $kube_bin_dir/$program || -n $is_other ]] || continue
-        go build -trimpath -ldflags "$flags" -o "$output/$program" "k8s.io/kubernetes/cmd/$program"
+    for program in $(missing_kube); do
+        folder=tests/support/kube
+        case $program in
+            etcd) package=go.etcd.io/etcd/server/v3 ;;
+            kubelet-streams) package=./kubelet ;;
+            # A module of its own: helm needs later versions of what the others are built of.
+            helm) folder=tests/support/helm package=helm.sh/helm/v4/cmd/helm ;;
+            *) package=k8s.io/kubernetes/cmd/$program ;;
+        esac
+        (cd "$folder" && go build -trimpath -ldflags "$flags" -o "$output/$program" "$package")
     done
-    [[ -x $kube_bin_dir/etcd && -z $is_other ]] || go build -trimpath -ldflags -w -o "$output/etcd" go.etcd.io/etcd/server/v3
-    [[ -x $kube_bin_dir/kubelet-streams && -z $is_other ]] || go build -trimpath -ldflags -w -o "$output/kubelet-streams" ./kubelet
-    # A module of its own: helm needs later versions of what the programs above are built of.
-    cd ../helm
-    [[ -x $kube_bin_dir/helm ]] || go build -trimpath -ldflags -w -o "$output/helm" helm.sh/helm/v4/cmd/helm
     # Moved when all are there: an interrupted build leaves nothing that looks complete.
     mv "$output"/* "$kube_bin_dir"/
     rmdir "$output"
@@ -219,7 +217,7 @@ esac
 
 # Installs and builds what the tests run besides the program.
 prepare() {
-    local missing tool
+    local missing tool has_kube=yes
     if [[ $EUID -ne 0 ]]; then
         echo "tests/run.sh: the kernel tests need root; without it, use \`./tests/run.sh quick\`" >&2
         exit 1
@@ -229,8 +227,9 @@ prepare() {
         step "install ${missing[*]}" install_packages "${missing[@]}"
     fi
     [[ -f .cache/axe/package/axe.min.js ]] || step "install axe-core" install_axe
+    if [[ -n $(missing_kube) ]] || ! is_kube_version; then has_kube=no; fi
     for tool in cargo go; do
-        if [[ $tool == go ]] && have_kube; then continue; fi
+        if [[ $tool == go && $has_kube == yes ]]; then continue; fi
         command -v "$tool" >/dev/null || { echo "tests/run.sh: \`$tool\` is not installed" >&2; exit 1; }
     done
     if [[ ! -d ${CARGO_TARGET_DIR:-target}/debug/incremental ]]; then
@@ -239,7 +238,7 @@ prepare() {
     fi
     # Compilers share the cores: each waits for its network, its linker or a single thread in turn.
     set -m
-    if ! have_kube; then
+    if [[ $has_kube == no ]]; then
         build_kube >"$logs/kube" 2>&1 &
         go_build=$!
     fi
@@ -276,6 +275,9 @@ check_apple() {
 
 step "cargo clippy" cargo clippy --quiet "${linted[@]}" -- -D warnings || status=1
 if [[ $form == all ]]; then
+    # Other features of dependencies: nearly all are compiled again.
+    step "cargo clippy without tools" cargo clippy --quiet --locked --lib --no-default-features --features jemalloc -- \
+        -D warnings || status=1
     step "cargo check for macOS" check_apple || status=1
     RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || status=1
 fi

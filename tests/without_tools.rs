@@ -1,8 +1,7 @@
-//! The daemon without the feature `tools`: its code does not name theirs, and compiles without
-//! them.
+//! The code of the daemon does not name the commands of the feature `tools`. `tests/run.sh --all`
+//! compiles it without them.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use crate::source::{File, Part, all_files};
 
@@ -70,16 +69,4 @@ fn the_daemon_names_no_tool() {
     for file in product.filter(|file| !is_of_tools(&file.path)) {
         assert_eq!(names(file), [""; 0], "{}", file.path);
     }
-}
-
-#[test]
-fn the_daemon_compiles_without_tools() {
-    let output = Command::new(env!("CARGO"))
-        .args(["check", "--lib", "--locked", "--quiet"])
-        .args(["--no-default-features", "--features", "jemalloc"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && printed.is_empty(), "{printed}");
 }
