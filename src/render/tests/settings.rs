@@ -7,9 +7,7 @@ use std::net::IpAddr;
 
 use crate::model::{Node, Topology};
 use crate::net::{IpFamily, IpNet, parse_ip};
-use crate::render::{
-    LocalDetector, LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings,
-};
+use crate::render::{LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()
@@ -221,33 +219,4 @@ fn the_nodes_address_is_known_or_localhost() {
     assert_eq!(ip(v4, Some(&both), Some("fd00::9")), "192.168.0.2");
     let v6_only = node(&["fd00:168::2"], &[]);
     assert_eq!(ip(v4, Some(&v6_only), None), "127.0.0.1");
-}
-
-#[test]
-fn local_traffic_is_detected_by_the_first_network_of_the_family() {
-    let detector = |family, local_mode: LocalMode, node: Option<&Node>| {
-        let render_settings = RenderSettings {
-            local_mode,
-            ..default_settings(family)
-        };
-        render_settings.options(node, &[]).local_traffic
-    };
-    let cidr = |text: &str| LocalDetector::Cidr(text.parse().unwrap());
-    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
-    let both = || LocalMode::ClusterCidr(nets(&["10.0.0.0/8", "fd00::/8"]));
-    assert_eq!(detector(v4, both(), None), cidr("10.0.0.0/8"));
-    assert_eq!(detector(v6, both(), None), cidr("fd00::/8"));
-    let one = LocalMode::ClusterCidr(nets(&["10.0.0.0/8"]));
-    assert_eq!(detector(v6, one, None), LocalDetector::Absent);
-    let pods = node(&[], &["fd00:1::/64", "10.1.0.0/24", "10.2.0.0/24"]);
-    let of_node = |family, node| detector(family, LocalMode::NodeCidr, node);
-    assert_eq!(of_node(v4, Some(&pods)), cidr("10.1.0.0/24"));
-    assert_eq!(of_node(v6, Some(&pods)), cidr("fd00:1::/64"));
-    assert_eq!(of_node(v4, None), LocalDetector::Absent);
-    let bridge = LocalDetector::Bridge("cbr0".into());
-    let prefix = LocalDetector::InterfacePrefix("veth".into());
-    for (family, expected) in [(v6, bridge), (v4, prefix)] {
-        let mode = LocalMode::Fixed(expected.clone());
-        assert_eq!(detector(family, mode, None), expected);
-    }
 }

@@ -19,7 +19,7 @@ fn evaluated(rule: &dyn Fn(usize) -> String) -> (usize, bool) {
     let nat = table("nat", &["PREROUTING", "POSTROUTING"]);
     let rules = rules(&format!("{mangle}{nat}{}", table("filter", &["FORWARD"])));
     let packet = packet("198.51.100.1", "172.30.0.41", 80);
-    let (found, evaluated) = trace_counted(&rules, &packet, &traced_node(&[]));
+    let (found, evaluated) = trace_counted(&rules, &packet, &traced_node());
     let shares = found
         .iter()
         .fold(Share::NONE, |sum, one| sum.plus(one.share));
@@ -77,7 +77,7 @@ fn undecided_jumps_behind_each_other_are_cut_off() {
         .collect();
     let text = format!("*filter\n{chains}-I FORWARD -j C0\n{jumps}-A C60 -j DROP\nCOMMIT\n");
     let (rules, packet) = (rules(&text), packet("10.0.0.9", "172.30.0.1", 80));
-    let (found, evaluated) = trace_counted(&rules, &packet, &traced_node(&[]));
+    let (found, evaluated) = trace_counted(&rules, &packet, &traced_node());
     assert!(evaluated < 3 * MOST_EVALUATED, "{evaluated}");
     let delivered = |one: &TraceOutcome<'_>| matches!(one.verdict, Verdict::Delivered { .. });
     assert_eq!(found.len(), 3);

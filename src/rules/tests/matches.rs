@@ -75,7 +75,7 @@ fn traced(trial: Trial<'_>, rules: &str) -> &'static str {
         bridge_port: trial.bridge_port,
         ..packet(trial.source, trial.destination, 80)
     };
-    let outcomes = trace(&all, &packet, &traced_node(&[]));
+    let outcomes = trace(&all, &packet, &traced_node());
     let [outcome] = outcomes.as_slice() else {
         return "split";
     };

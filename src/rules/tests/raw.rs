@@ -21,9 +21,7 @@ fn check(source: &str, destination: &str, rules: &[&str], expected: &str) {
     let text = rules.join("\n") + "\n";
     let rules = RuleSet::parse(&format!("{NAT}{text}COMMIT\n")).unwrap();
     let packet = packet(source, destination, 80);
-    let [outcome] = trace(&rules, &packet, &traced_node(&[]))
-        .try_into()
-        .unwrap();
+    let [outcome] = trace(&rules, &packet, &traced_node()).try_into().unwrap();
     let unless = if outcome.undecided.is_empty() {
         ""
     } else {

@@ -9,7 +9,7 @@ fn check(source: &str, destination: &str, rules: &str, expected: &str) {
     let mut all = RuleSet::default();
     all.apply(&format!("*nat\n{rules}\nCOMMIT\n")).unwrap();
     let packet = packet(source, destination, 80);
-    let [outcome] = trace(&all, &packet, &traced_node(&[])).try_into().unwrap();
+    let [outcome] = trace(&all, &packet, &traced_node()).try_into().unwrap();
     assert!(outcome.undecided.is_empty(), "{rules}");
     assert_eq!(outcome.verdict.to_string(), expected, "{rules}");
 }

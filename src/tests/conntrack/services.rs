@@ -159,18 +159,6 @@ fn a_port_that_changes_takes_its_flows_along() {
 }
 
 #[test]
-fn without_endpoints_nobody_keeps_flows() {
-    let none = with(&["-10.4.0.1"]);
-    check(
-        &change(Some(SHOP), Some(none)),
-        &[
-            "10.96.0.10:53 10.4.0.1:5353 goes",
-            "10.96.0.10:53 10.96.0.10:53 goes",
-        ],
-    );
-}
-
-#[test]
 fn the_first_endpoint_gets_the_flows_from_before_it() {
     let none = with(&[]);
     check(

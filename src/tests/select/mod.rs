@@ -11,7 +11,7 @@ use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort, Topology, TrafficPolicy,
 };
-use crate::net::{Port, Protocol, parse_ip};
+use crate::net::{Port, parse_ip};
 
 fn port(number: u16) -> Port {
     Port::new(number).unwrap()

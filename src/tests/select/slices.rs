@@ -23,28 +23,6 @@ fn check(slices: &[(&str, u16, &[&str])], expected: &[&str]) {
 }
 
 #[test]
-fn endpoints_are_sorted_as_text() {
-    check(&[], &[]);
-    check(&[("s", 80, &[])], &[]);
-    let unsorted = ["10.0.1.5 ready", "10.0.1.10 ready", "9.0.0.1 ready"];
-    check(
-        &[("s", 80, &unsorted)],
-        &["10.0.1.10:80", "10.0.1.5:80", "9.0.0.1:80"],
-    );
-    let v6 = ["fd00::2 ready", "fd00::10 ready"];
-    check(&[("s", 443, &v6)], &["[fd00::10]:443", "[fd00::2]:443"]);
-}
-
-#[test]
-fn slices_with_other_target_ports_are_other_endpoints() {
-    let one = ["10.0.0.1 ready"];
-    check(
-        &[("s", 80, &one), ("t", 8080, &one)],
-        &["10.0.0.1:80", "10.0.0.1:8080"],
-    );
-}
-
-#[test]
 fn of_two_that_are_the_same_the_later_counts_unless_it_terminates() {
     let (up, down, leaving) = (
         ["10.0.0.1 ready"],
@@ -63,27 +41,6 @@ fn of_two_that_are_the_same_the_later_counts_unless_it_terminates() {
         &[("s", 80, &["10.0.0.1 ready", "10.0.0.1 unready"])],
         &["10.0.0.1:80!"],
     );
-}
-
-#[test]
-fn ports_are_matched_by_name_and_protocol() {
-    let mut state = state_of(&[("s", 80, &["10.0.0.1 ready"])]);
-    let service = plain_service();
-    let wanted = &service.ports[0];
-    for (name, protocol, expected) in [
-        ("p", Protocol::Tcp, 1),
-        ("q", Protocol::Tcp, 0),
-        ("", Protocol::Tcp, 0),
-        ("p", Protocol::Udp, 0),
-    ] {
-        let slice = Arc::make_mut(&mut state.slices[0].1);
-        slice.ports[0] = SlicePort {
-            name: name.into(),
-            protocol,
-            number: port(80),
-        };
-        assert_eq!(merge(&state, wanted).len(), expected, "{name} {protocol}");
-    }
 }
 
 #[test]

@@ -35,61 +35,6 @@ fn losers(tracker: &Tracker, ip: &str) -> Vec<String> {
     losers.map(|(name, _)| name.name().to_owned()).collect()
 }
 
-/// Whatever the order of arrival, `winner` has the address that all of these ask for.
-#[track_caller]
-fn check(winner: &str, ip: &str, services: &[Change]) {
-    for reversed in [false, true] {
-        let mut tracker = Tracker::new(STARTED);
-        let mut services = services.to_vec();
-        if reversed {
-            services.reverse();
-        }
-        for service in services.iter().cloned() {
-            tracker.apply(service);
-            // Syncs in between change nothing.
-            tracker.mark_applied();
-        }
-        assert_eq!(tracker.frontend_owner(&frontend(ip)), Some(&name(winner)));
-        assert_eq!(losers(&tracker, ip).len(), services.len() - 1);
-        assert!(!losers(&tracker, ip).contains(&winner.to_owned()));
-        assert_eq!(tracker.frontend_conflicts(), 1);
-        for service in &services {
-            let Change::Service(name, _) = service else {
-                unreachable!("there are only Services");
-            };
-            tracker.apply(Change::Service(name.clone(), None));
-        }
-        assert_eq!(tracker.frontend_conflicts(), 0);
-        assert_eq!(tracker.all().count(), 0);
-    }
-}
-
-#[test]
-fn cluster_ips_come_first_and_external_ips_last() {
-    let shared = "203.0.113.1";
-    let cluster = with("z-cluster", [&[shared], &[], &[]]);
-    let balancer = with("y-balancer", [&["172.30.0.2"], &[shared], &[]]);
-    let external = with("x-external", [&["172.30.0.3"], &[], &[shared]]);
-    check("z-cluster", shared, &[external.clone(), cluster.clone()]);
-    check("y-balancer", shared, &[external.clone(), balancer.clone()]);
-    check("z-cluster", shared, &[cluster, external, balancer]);
-}
-
-#[test]
-fn between_claims_of_one_rank_names_decide() {
-    let shared = "203.0.113.1";
-    let external = |of, ip| with(of, [&[ip], &[], &[shared]]);
-    check(
-        "a",
-        shared,
-        &[
-            external("b", "172.30.0.2"),
-            external("a", "172.30.0.3"),
-            external("c", "172.30.0.4"),
-        ],
-    );
-}
-
 #[test]
 fn an_address_twice_in_one_service_is_its_own() {
     let both = with(
