@@ -151,20 +151,3 @@ fn a_restore_succeeds_soon_although_services_of_all_namespaces_fail() {
     );
     assert!(!found.needs_proof);
 }
-
-#[test]
-fn a_group_is_halved_between_namespaces() {
-    let name = |namespace: &str, name: &str| ServiceName::new(namespace, name);
-    let all = [("a", "1"), ("b", "1"), ("b", "2"), ("b", "3"), ("b", "4")];
-    let mut bisection = Bisection::new(all.map(|(of, service)| name(of, service)).into());
-    let group = bisection.next().unwrap();
-    assert_eq!(bisection.failed(group, None), None);
-    assert_eq!(bisection.next().unwrap().len(), 4);
-    assert_eq!(bisection.next().unwrap(), [name("a", "1")]);
-}
-
-#[test]
-fn a_search_without_services_ends_at_once() {
-    let found = search_in(0, &[], false);
-    assert_eq!((found.restores, found.needs_proof), (0, false));
-}

@@ -33,18 +33,6 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
 }
 
 #[test]
-fn a_contested_chain_makes_an_event_that_names_the_program_and_the_chain() {
-    let mut drift = Drift::default();
-    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
-    let end = "so repairs wait up to 60s: chains nat KUBE-SERVICES. Find what changes them: is a \
-               second proxy running on this node?";
-    let begin = "node node1: IPv4 rules are changed again and again by another program";
-    assert_eq!(notes(&drift, WAIT), [format!("{begin}, {end}")]);
-    drift.programs.insert("iptables".to_owned());
-    assert_eq!(notes(&drift, WAIT), [format!("{begin} (iptables), {end}")]);
-}
-
-#[test]
 fn a_contested_table_makes_an_event_that_names_the_table() {
     let mut drift = Drift::default();
     drift.add_unnamed(Table::Nat, DriftKind::FlushedTable, 3);

@@ -118,3 +118,21 @@ fn a_rule_that_stays_away_is_forgotten() {
     // Once, and again ten minutes later.
     assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
 }
+
+#[test]
+fn a_failed_check_does_not_reset_the_wait_between_rewrites() {
+    let start = instant();
+    let period = Duration::from_secs(30);
+    let mut chains = RewriteBackoff::default();
+    let first = chains.due(&[FORWARD], &Table::ALL, period, start);
+    // The wait is over when the next check runs, which reads no table.
+    let failed = chains.due(&[], &[], period, start + period);
+    let second = chains.due(&[FORWARD], &Table::ALL, period, start + 2 * period);
+    let ([first], [], [second]) = (&first[..], &failed[..], &second[..]) else {
+        panic!("{first:?} {failed:?} {second:?}");
+    };
+    assert!(
+        second.is_back && second.wait == 2 * first.wait,
+        "{second:?}"
+    );
+}

@@ -124,26 +124,6 @@ fn wait_for_retries() {
     MILLIS.set(MILLIS.get() + 30_000);
 }
 
-/// With more than 1,000 endpoints, rules for endpoints have no comments that name the Service.
-#[tokio::test]
-async fn the_service_of_a_line_without_comment_is_found() {
-    let mut syncer = with(1..=12);
-    syncer.config.render_settings.fixed.large_cluster_endpoints = 5;
-    sync_applied(&mut syncer).await;
-    let poisons = [4, 5].map(|number| format!("-j DNAT --to-destination 10.0.{number}.66:80"));
-    let poisons = poisons.each_ref().map(|text| (&**text, Poison::Line));
-    syncer.iptables().set_poisons(&poisons);
-    for number in 3..=12 {
-        let last = if [4, 5].contains(&number) { 66 } else { 2 };
-        syncer.tracker.apply(endpoint(number, last));
-    }
-    let outcome = sync_applied(&mut syncer).await;
-    assert_eq!(outcome.overridden, [name(4), name(5)]);
-    // One is named by the failed sync, the other by the first restore of the rest.
-    let search = outcome.search.unwrap();
-    assert_eq!(search.restores, 2, "{search:?}");
-}
-
 /// A Service keeps the comments that its rules were written with when the cluster becomes large.
 #[tokio::test]
 async fn rules_from_memory_have_the_comments_of_those_in_the_kernel() {

@@ -7,7 +7,6 @@ mod contested_chains;
 mod decide;
 mod event_report;
 mod frontends;
-mod guarded_chains;
 mod held_back;
 mod node_faults;
 mod quarantine_report;

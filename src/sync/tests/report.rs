@@ -11,13 +11,12 @@ use crate::clock::instant;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{ProgramExit, RestoreError};
-use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
-use crate::render::{LocalDetector, PayloadStats, RuleCounts, ServiceTotals};
+use crate::model::{Change, ServiceName, ServiceState};
+use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
 use crate::status::FamilyLog;
 use crate::sync::outcome::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
-use crate::watch::change_channels;
 
 /// Reporters of both families, and their metrics.
 pub(crate) struct ReportedMetrics {
@@ -213,21 +212,6 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
 }
 
 #[test]
-fn undetected_pods_are_in_the_status_while_there_are_any() {
-    let metrics = ReportedMetrics::new();
-    let reporter = &metrics.reporters[0];
-    let found = |detector: &LocalDetector, ports| {
-        reporter.undetected_pods(ports, detector);
-        let undetected = reporter.status().undetected_pods;
-        undetected.map(|found| (found.service_ports, found.network))
-    };
-    let pods = LocalDetector::Cidr("10.244.0.0/16".parse().unwrap());
-    assert_eq!(found(&pods, 2), Some((2, "10.244.0.0/16".to_owned())));
-    assert_eq!(found(&pods, 0), None);
-    assert_eq!(found(&LocalDetector::Absent, 0), None);
-}
-
-#[test]
 fn a_node_that_is_not_in_the_list_is_missing() {
     let mut metrics = ReportedMetrics::new();
     let [reporter, _] = &mut metrics.reporters;
@@ -242,47 +226,18 @@ fn a_node_that_is_not_in_the_list_is_missing() {
     assert!(!reporter.status().is_node_missing);
 }
 
+/// The machine turns out to do without one.
 #[test]
-fn pending_changes_are_counted_per_family() {
-    let reported = ReportedMetrics::new();
-    let metrics = Some(&reported.metrics.sync);
-    let mut channels = [(); 2].map(|()| change_channels(metrics));
-    let mut trackers = [(); 2].map(|()| Tracker::new(std::time::UNIX_EPOCH));
-    let (name, called) = (ServiceName::new("ns", "a"), SliceName::new("ns", "a-1"));
-    let slice = Slice {
-        service: name.clone(),
-        ports: Box::default(),
-        endpoints: Box::default(),
-    };
-    let set = Change::Slice(called.clone(), Some(Box::new(slice)), None);
-    let gone = Change::Slice(called, None, None);
-    let mut take = |at: usize, change: &Change| {
-        let (senders, receivers) = &mut channels[at];
-        senders.send(IpFamily::V4, change.clone());
-        for change in receivers.families.v4.take() {
-            trackers[at].apply(change);
-        }
-        reported.reporters[at].pending(&trackers[at]);
-        let lines = reported.series("_changes_");
-        let values = lines.iter().filter_map(|line| line.rsplit(' ').next());
-        values.collect::<Vec<_>>().join(" ")
-    };
-    // Endpoints pending and in total, Services pending and in total.
-    assert_eq!(take(0, &Change::Service(name.clone(), None)), "0 0 0 1");
-    assert_eq!(take(1, &Change::Service(name, None)), "0 0 0 2");
-    assert_eq!(take(1, &set), "1 1 0 2");
-    assert_eq!(take(1, &gone), "0 2 0 2");
-    // The removal is passed to the other family as well.
-    assert_eq!(take(0, &gone), "0 2 0 2");
-    assert_eq!(take(0, &set), "1 3 0 2");
-    assert_eq!(take(1, &set), "2 4 0 2");
-    // The machine turns out to do without one.
-    reported.reporters[1].family_disabled();
-    let pending = reported.series("_changes_pending");
-    assert!(
-        pending[0].ends_with(" 1") && pending[1].ends_with(" 0"),
-        "{pending:?}"
-    );
+fn a_disabled_family_has_nothing_pending() {
+    let metrics = ReportedMetrics::new();
+    let mut tracker = Tracker::new(std::time::UNIX_EPOCH);
+    tracker.apply(super::syncer::service(1, true));
+    let reporter = &metrics.reporters[1];
+    let pending = || metrics.series("service_changes_pending").concat();
+    reporter.pending(&tracker);
+    assert!(pending().ends_with(" 1"), "{}", pending());
+    reporter.family_disabled();
+    assert!(pending().ends_with(" 0"), "{}", pending());
 }
 
 #[test]
