@@ -7,10 +7,6 @@ mod pages;
 mod state;
 mod watchdog;
 
-#[cfg(test)]
-#[path = "tests/recorded.rs"]
-mod recorded;
-
 pub(crate) use node_port_checks::{CheckAddresses, CheckChanges, CheckServerContext, CheckServers};
 pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]

@@ -1,6 +1,4 @@
 //! HTTP replies as they are on the wire, to be compared.
-//!
-//! Unit tests include it by its path.
 
 /// A reply without what is another one each time: dates, and with them the length of the body,
 /// which is checked instead. The order of header lines means nothing, and whether the connection

@@ -6,9 +6,11 @@
 use std::net::TcpListener as Blocker;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
 use super::*;
 use crate::events::{Origin, Writer, recorder};
-use crate::health::recorded::ask;
 
 const ONE: [u8; 4] = [127, 0, 0, 1];
 const TWO: [u8; 4] = [127, 0, 0, 2];
@@ -54,30 +56,15 @@ fn sync(addresses: &[[u8; 4]], changed: &[(&str, Option<(Port, usize)>)]) -> Che
 
 /// The response to a request, and its status; `None`: no socket listens, or the connection closes.
 async fn response(ip: [u8; 4], port: Port) -> Option<String> {
-    let reply = ask((ip, port.get()).into(), "GET /").await.ok()?;
-    if reply.is_empty() {
-        return None;
-    }
-    let name = reply.split("\"name\": \"").nth(1).unwrap();
+    let mut stream = TcpStream::connect((IpAddr::from(ip), port.get()))
+        .await
+        .ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.ok()?;
+    let name = reply.split("\"name\": \"").nth(1)?;
     let status = reply.split(' ').nth(1).unwrap();
     Some(format!("{} {status}", name.split('"').next().unwrap()))
-}
-
-#[tokio::test]
-async fn servers_follow_the_services() {
-    let (mut servers, mut events) = servers();
-    let (first, second) = (free(), free());
-    let on = |check| sync(&[ONE], &[("a", check)]);
-    servers.take(&on(Some((first, 0)))).await;
-    assert_eq!(response(ONE, first).await.as_deref(), Some("a 503"));
-    servers.take(&on(Some((first, 2)))).await;
-    assert_eq!(response(ONE, first).await.as_deref(), Some("a 200"));
-    servers.take(&on(Some((second, 2)))).await;
-    assert_eq!(response(ONE, first).await, None);
-    assert_eq!(response(ONE, second).await.as_deref(), Some("a 200"));
-    servers.take(&on(None)).await;
-    assert_eq!(response(ONE, second).await, None);
-    assert_eq!(events.queued_events(), []);
 }
 
 #[tokio::test]
@@ -99,18 +86,14 @@ async fn servers_follow_the_addresses() {
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
     assert_eq!(response(TWO, port).await, None);
     // What stays keeps its connections.
-    let mut kept = tokio::net::TcpStream::connect((IpAddr::from(ONE), port.get()))
+    let mut kept = TcpStream::connect((IpAddr::from(ONE), port.get()))
         .await
         .unwrap();
     servers.take(&sync(&[ONE, TWO], &[])).await;
     assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
-    tokio::io::AsyncWriteExt::write_all(&mut kept, b"GET / HTTP/1.0\r\n\r\n")
-        .await
-        .unwrap();
+    kept.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
     let mut reply = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut kept, &mut reply)
-        .await
-        .unwrap();
+    kept.read_to_string(&mut reply).await.unwrap();
     assert!(reply.contains(" 200 OK"), "{reply}");
 
     servers.take(&sync(&[TWO], &[])).await;
@@ -142,49 +125,6 @@ async fn several_addresses_of_a_port_need_one_socket() {
     }
     servers.take(&sync(&[], &[])).await;
     Blocker::bind((IpAddr::from(TWO), port.get())).unwrap();
-}
-
-#[tokio::test]
-async fn a_taken_port_is_told_once_and_tried_again() {
-    let (mut servers, mut events) = servers();
-    let port = free();
-    let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
-    let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
-    servers.take(&start).await;
-    let told = events.queued_events();
-    let [Event::CheckNotServed(name, note)] = told.as_slice() else {
-        panic!("{told:?}");
-    };
-    assert_eq!(*name, service("a"));
-    let words = format!("node node1 failed to start healthcheck \"ns/a\" on port {port}: ");
-    assert!(note.starts_with(&words), "{note}");
-    // The address that can be had is served.
-    assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
-
-    servers.take(&sync(&[ONE, TWO], &[])).await;
-    servers.retry();
-    assert_eq!(events.queued_events(), []);
-    drop(blocker);
-    servers.take(&sync(&[ONE, TWO], &[])).await;
-    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
-    assert!(servers.failing.is_empty());
-}
-
-#[tokio::test]
-async fn a_taken_port_is_tried_without_a_sync() {
-    let (mut servers, _events) = servers();
-    let port = free();
-    let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
-    servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
-    let (_changes, receiver) = tokio::sync::mpsc::unbounded_channel();
-    tokio::time::pause();
-    let run = tokio::spawn(servers.follow(receiver));
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    drop(blocker);
-    tokio::time::sleep(Duration::from_secs(9)).await;
-    tokio::time::resume();
-    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
-    run.abort();
 }
 
 #[tokio::test]

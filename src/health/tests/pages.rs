@@ -1,17 +1,15 @@
-//! Bodies against the recorded replies of kube-proxy v1.37.2, and the whole way over a socket.
+//! Bodies of kube-proxy v1.37.2, and what counts for which page.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::Request;
 use prometheus::TextEncoder;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use super::{Health, HealthBody, HealthPages, Probe};
-use crate::health::{FamilyReport, HealthReport, NodeState, recorded};
+use crate::health::{FamilyReport, HealthReport, NodeState};
 use crate::net::{IpFamily, PerFamily};
-use crate::telemetry::{Metrics, Reply, serve};
+use crate::telemetry::Metrics;
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, nanos)
@@ -88,64 +86,6 @@ fn threads_that_have_stalled_are_named_last() {
     assert!(text.ends_with(end), "{text}");
 }
 
-/// Answers while no thread has stalled.
-fn answer(pages: &HealthPages, request: &Request<Bytes>) -> Reply {
-    pages.answer_while(&[], request)
-}
-
-/// Compares the recorded replies of kube-proxy v1.37.2 with ours in the same state.
-#[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
-async fn replies_are_the_recorded_ones() {
-    let health = Health::new(Duration::from_secs(30));
-    let pages = HealthPages {
-        health: health.clone(),
-        metrics: Metrics::new().unwrap().health,
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let server = serve(
-        listener,
-        |request| std::future::ready(answer(&pages, &request)),
-        stop.clone(),
-    );
-    let client = async {
-        health.update(|state| {
-            state.node(NodeState::Eligible);
-            state.succeeded(IpFamily::V4, at(START, 719_548_645));
-            state.succeeded(IpFamily::V6, at(START, 889_785_054));
-        });
-        let well = include_str!("../../../tests/golden/http/healthz.http");
-        let alive = include_str!("../../../tests/golden/http/livez.http");
-        for (request, expected) in [("GET /healthz", well), ("POST /livez?x", alive)] {
-            let reply = recorded::ask(address, request).await.unwrap();
-            assert_eq!(recorded::alike(&reply), recorded::alike(expected));
-        }
-        let reply = recorded::ask(address, "HEAD /healthz").await.unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        // Two times of now, each without zeros at its end: as good as never all ten places shorter.
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Length: "));
-        let length: usize = length.unwrap().parse().unwrap();
-        assert!((264..=283).contains(&length), "{head}");
-        assert_eq!(body, "");
-
-        let now = Instant::now();
-        let long_ago = now.checked_sub(Duration::from_secs(61)).unwrap_or(now);
-        health.update(|state| {
-            state.queued(IpFamily::V4, long_ago);
-            state.queued(IpFamily::V6, long_ago);
-        });
-        let ill = include_str!("../../../tests/golden/http/healthz-503.http");
-        let reply = recorded::ask(address, "GET /healthz").await.unwrap();
-        assert_eq!(recorded::alike(&reply), recorded::alike(ill));
-        stop.cancel();
-    };
-    tokio::join!(server, client);
-}
-
 /// Series of the counted replies, with their numbers.
 fn counted_replies(metrics: &Metrics) -> Vec<String> {
     let text = TextEncoder::new().encode_to_string(&metrics.registry.gather());
@@ -167,7 +107,7 @@ fn the_node_counts_for_traffic_and_not_for_life() {
     };
     let status = |path| {
         let request = Request::post(path).body(Bytes::new()).unwrap();
-        answer(&pages, &request).status().as_u16()
+        pages.answer_while(&[], &request).status().as_u16()
     };
     let of_all = || ["/healthz", "/livez", "/healthz/"].map(status);
     assert_eq!(of_all(), [503, 200, 404]);
