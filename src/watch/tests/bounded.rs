@@ -21,24 +21,6 @@ fn a_file_larger_than_the_maximum_is_not_read() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "no crate makes pipes")]
-fn a_pipe_is_read_unless_a_regular_file_is_expected() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&path).status();
-    assert!(made.unwrap().success());
-    let error = read_regular_file(&path, MAX_TEST_BYTES).unwrap_err();
-    assert_eq!(error.to_string(), "is not a regular file");
-    assert!(!is_file(&path));
-    let writer = std::thread::spawn({
-        let path = path.clone();
-        move || fs::write(path, "a".repeat(100_000)).unwrap()
-    });
-    assert_eq!(read(&path, MAX_TEST_BYTES).unwrap().len(), 100_000);
-    writer.join().unwrap();
-}
-
-#[test]
 fn text_is_utf8() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("some");

@@ -212,29 +212,6 @@ fn errors_name_file_and_line() {
 }
 
 #[test]
-fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
-    let good = service("a", "clusterIP: 10.0.0.1");
-    for (spec, field) in [
-        ("ports: [{port: http}]", "spec.ports[0].port"),
-        ("ports: {a: b}", "spec.ports"),
-        ("externalIPs: 5", "spec.externalIPs"),
-        ("clusterIP: 10.5", "spec.clusterIP"),
-    ] {
-        let text = format!("{}---\n{good}", service("b", spec));
-        let manifests = check(&[("a.yaml", &text)], &["default/a=10.0.0.1"]);
-        let [note] = manifests.notes.as_slice() else {
-            panic!("{:?}", manifests.notes)
-        };
-        assert!(note.starts_with("Service `default/b` in `"), "{note}");
-        assert!(
-            note.contains(&format!("`: {field}: invalid type: ")),
-            "{note}"
-        );
-        assert!(note.ends_with("if any, stays in use"), "{note}");
-    }
-}
-
-#[test]
 fn cluster_ips_are_allocated_by_family_and_stable() {
     #[track_caller]
     fn check_families(spec: &str, families: &[&str]) {

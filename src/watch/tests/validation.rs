@@ -258,32 +258,6 @@ fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_costs_only_itself() {
-    for validation in [STRICT, Validation::Lenient] {
-        let files = directory(&[
-            ("a.yaml", "spec: ["),
-            ("b.yaml", WEB),
-            ("c.json", "{\"a\" 1}"),
-        ]);
-        let manifests = load_as(files.path(), validation);
-        assert_eq!(names(&manifests), ["web"]);
-        let places: Vec<_> = manifests
-            .errors
-            .iter()
-            .map(|one| one.file.clone())
-            .collect();
-        assert_eq!(
-            places,
-            [files.path().join("a.yaml"), files.path().join("c.json")]
-        );
-    }
-    // Without any other, nothing is known.
-    let files = directory(&[("a.yaml", "spec: ["), ("b.yaml", "- 1")]);
-    let errors = load(files.path(), &options(), STRICT).unwrap_err();
-    assert_eq!(errors.0.len(), 2);
-}
-
-#[test]
 fn files_of_other_tools_are_named() {
     for (text, expected) in [
         ("metadata:\n  name: {{ .Values.name }}\n", "Helm template"),

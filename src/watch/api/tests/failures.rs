@@ -5,18 +5,6 @@ use std::time::Duration;
 use super::script::*;
 
 #[test]
-fn retries_until_the_server_is_up() {
-    check(
-        vec![Reply::Refuse, Reply::Refuse, open(&[end_of_list("5")])],
-        &[
-            "watch: failed unconnected",
-            "watch: failed unconnected",
-            "watch: listing, listed",
-        ],
-    );
-}
-
-#[test]
 fn half_a_minute_without_a_failure_ends_the_backoff() {
     // Five failures take at most 49.6 s, and the sixth pause at least 15 s. Then a list, and a
     // watch that works for so long.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::protobuf::LIST;
 use super::script::*;
 use super::wire;
 
@@ -10,6 +11,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn listed_at(version: &str) -> Vec<String> {
     vec![end_of_list(version), bookmark(version)]
+}
+
+fn protobuf(body: &[u8]) -> Reply {
+    Reply::Protobuf(200, vec![Piece::Bytes(body.to_vec())])
 }
 
 fn pieces(texts: &[&str]) -> Reply {
@@ -42,6 +47,9 @@ fn an_undecodable_message_leads_to_a_list() {
     let text = |text: &str| Reply::Answer(200, vec![Piece::Text(text.to_owned()), Piece::Hang]);
     let bytes =
         |bytes: &[u8]| Reply::Protobuf(200, vec![Piece::Bytes(bytes.to_vec()), Piece::Hang]);
+    let whole = wire::added("a", "6");
+    let mut foreign = wire::enveloped(&wire::metadata("a", "6"));
+    foreign[0] = b'K';
     for answer in [
         text("this is a line of text\n"),
         text("<html>\n"),
@@ -51,8 +59,17 @@ fn an_undecodable_message_leads_to_a_list() {
         text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}}}\n"),
         text("{\"type\":\"ADDED\",\"object\":{\"kind\":\"Service\",\"apiVersion\":\"v2\"}}\n"),
         text(&bookmark("6").replace("Service", "Pod")),
+        // Cut off by the end of the body.
+        protobuf(&whole[..3]),
+        protobuf(&whole[..whole.len() - 1]),
         bytes(&[0, 0, 0, 3, 255, 255, 255]),
         bytes(&[255, 255, 255, 255, 1, 2, 3]),
+        bytes(&(64 * 1024 * 1024 + 1_u32).to_be_bytes()),
+        bytes(&wire::event("ADDED", &wire::metadata("a", "6"))),
+        bytes(&wire::event("ADDED", b"")),
+        bytes(&wire::event("ADDED", b"k8s\0\xff")),
+        bytes(&wire::event("ADDED", &foreign)),
+        bytes(&wire::event("BOOKMARK", &wire::enveloped(b""))),
         bytes(b"HTTP/1.1 502 Bad Gateway\r\n\r\n"),
     ] {
         leads_to_a_list(answer);
@@ -183,9 +200,25 @@ fn a_list_of_another_kind_or_without_items_is_an_error() {
     ] {
         is_not_a_list(pieces(&[&body]));
     }
-    // The same in protobuf, of Nodes.
-    let nodes = b"k8s\0\x0a\x0e\x0a\x02v1\x12\x08NodeList\x12\x05\x0a\x03\x12\x017";
-    is_not_a_list(Reply::Protobuf(200, vec![Piece::Bytes(nodes.to_vec())]));
+    // The same in protobuf, of Nodes, and what is none.
+    for body in [
+        b"k8s\0\x0a\x0e\x0a\x02v1\x12\x08NodeList\x12\x05\x0a\x03\x12\x017".as_slice(),
+        b"",
+        b"{}",
+        b"k8s\0\xff",
+        &LIST[..LIST.len() / 2],
+    ] {
+        is_not_a_list(protobuf(body));
+    }
+    // An empty message is an empty list, as it is for Go, but of no version.
+    check(
+        vec![status(400, "Invalid"), protobuf(b"k8s\0")],
+        &[
+            "watch",
+            "list limit=1000: listing, failed protocol error",
+            "list limit=1000",
+        ],
+    );
 }
 
 #[test]

@@ -1,19 +1,17 @@
 //! Responses in protobuf, valid and invalid.
 
-use std::time::Duration;
-
 use bytes::BytesMut;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::encoding::{self, Encoding};
 use super::super::watch::WatchEvent;
-use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
+use super::script::{Piece, Reply, check, ends, open, page, service, status};
 use super::wire::*;
 use crate::ingest::ServiceObject;
 
 /// A list of `cart` and `bare`, as an API server encodes it; there is a next page.
-const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
+pub(super) const LIST: &[u8] = include_bytes!("../../../../tests/wire/service-list.protobuf");
 
 #[test]
 fn pages_of_an_api_server_are_decoded() {
@@ -83,86 +81,6 @@ fn a_status_with_an_invalid_message_is_decoded() {
             "watch: listing, listed",
         ],
     );
-}
-
-/// Found at the end of the body. While a list is streamed, pages follow; after it, a watch.
-#[track_caller]
-fn breaks(message: Vec<u8>) {
-    breaks_with(vec![Piece::Bytes(message)]);
-}
-
-/// Found without waiting for more.
-#[track_caller]
-fn breaks_at_once(message: Vec<u8>) {
-    breaks_with(vec![Piece::Bytes(message), Piece::Hang]);
-}
-
-#[track_caller]
-fn breaks_with(pieces: Vec<Piece>) {
-    check_for(
-        Duration::from_secs(100),
-        vec![
-            Reply::Protobuf(200, pieces.clone()),
-            page("4", "", &[]),
-            Reply::Protobuf(200, pieces),
-            streams(&[added("a", "5")]),
-        ],
-        &[
-            "watch: listing",
-            "list limit=1000: listing, listed",
-            "watch after=4: failed protocol error",
-            "watch after=4: set a",
-        ],
-    );
-}
-
-#[test]
-fn an_invalid_message_is_an_error_and_is_retried_after_a_delay() {
-    let whole = added("a", "1");
-    breaks(whole[..3].to_vec());
-    breaks(whole[..whole.len() - 1].to_vec());
-    breaks_at_once(b"HTTP/1.1 502 Bad Gateway".to_vec());
-    breaks_at_once(u32::MAX.to_be_bytes().to_vec());
-    breaks_at_once((64 * 1024 * 1024 + 1_u32).to_be_bytes().to_vec());
-    breaks_at_once(framed(&[0xff; 20]));
-    breaks_at_once(event("ADDED", &metadata("a", "1")));
-    breaks_at_once(event("ADDED", b"k8s\0\xff"));
-    breaks_at_once(event("ADDED", b""));
-    let mut foreign = enveloped(&metadata("a", "1"));
-    foreign[0] = b'K';
-    breaks_at_once(event("ADDED", &foreign));
-    breaks_at_once(event("BOOKMARK", &enveloped(b"")));
-}
-
-#[test]
-fn an_invalid_list_is_an_error_and_is_retried_after_a_delay() {
-    for body in [
-        b"".as_slice(),
-        b"{}",
-        b"k8s\0",
-        b"k8s\0\xff",
-        &LIST[..LIST.len() / 2],
-    ] {
-        check(
-            vec![
-                status(400, "BadRequest"),
-                Reply::Protobuf(200, vec![Piece::Bytes(body.to_vec())]),
-            ],
-            match body {
-                // An empty message is an empty list, as it is for Go, but of no version.
-                b"k8s\0" => &[
-                    "watch",
-                    "list limit=1000: listing, failed protocol error",
-                    "list limit=1000",
-                ],
-                _ => &[
-                    "watch",
-                    "list limit=1000: failed protocol error",
-                    "list limit=1000",
-                ],
-            },
-        );
-    }
 }
 
 #[test]
