@@ -144,7 +144,3 @@ pub(super) fn print(text: &str) {
     // Without stderr the text is lost, which is no reason to fail.
     let _ = io::stderr().write_all(text.as_bytes());
 }
-
-#[cfg(test)]
-#[path = "tests/notes.rs"]
-mod tests;

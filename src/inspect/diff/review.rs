@@ -517,7 +517,3 @@ pub(super) fn are_equivalent(live: &[&Rule], desired: &[&Rule]) -> bool {
     };
     live.len() == desired.len() && live.iter().zip(desired).all(is_equivalent)
 }
-
-#[cfg(test)]
-#[path = "tests/edit.rs"]
-mod tests;

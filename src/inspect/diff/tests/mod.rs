@@ -88,12 +88,6 @@ fn unified_output(live: &RuleSet, desired: &RuleSet) -> String {
     anstream::adapter::strip_str(&output).to_string()
 }
 
-#[test]
-fn equal_rules_have_no_differences() {
-    check(&[], "no differences\n");
-    assert_eq!(unified_output(&with(&[]), &with(&[])), "");
-}
-
 /// `tests/golden/diff` has one between two sides with rules.
 #[test]
 fn a_unified_diff_has_a_range_of_nothing_for_a_side_without_rules() {
