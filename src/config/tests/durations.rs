@@ -35,23 +35,8 @@ fn durations_are_read_and_written_as_go_does() {
 
 #[test]
 fn a_text_without_numbers_and_units_is_not_a_valid_duration() {
-    for bad in [
-        "",
-        "30",
-        "s",
-        ".s",
-        "1 s",
-        "1d",
-        "PT1H",
-        "ten",
-        "1h 30m",
-        "--1s",
-        "-",
-        "1..5s",
-        "00",
-        "300000000h",
-        "1é",
-    ] {
+    let texts = "|30|s|.s|1 s|1d|PT1H|ten|1h 30m|--1s|-|1..5s|00|300000000h|1é";
+    for bad in texts.split('|') {
         let error = bad.parse::<GoDuration>().expect_err(bad);
         let expected = format!("`{bad}` is not a valid duration");
         assert!(error.to_string().starts_with(&expected), "{error}");

@@ -10,8 +10,7 @@ use crate::net::IpFamily;
 use crate::render::TreeThresholds;
 use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::Gap;
-use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-use crate::watch::manifests::Validation;
+use crate::watch::api::{Encoding, RateLimit};
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -68,42 +67,16 @@ fn nodeport_addresses_are_networks_and_keywords() {
 }
 
 #[test]
-fn addresses_may_lack_their_port() {
-    let served = |flags: &str| {
-        let config = good(flags);
-        (
-            config.serving.metrics.unwrap().to_string(),
-            config.serving.healthz.unwrap().to_string(),
-        )
-    };
-    let (metrics, healthz) = served("--metrics-bind-address=0.0.0.0 --healthz-bind-address=::");
-    assert_eq!(
-        (metrics.as_str(), healthz.as_str()),
-        ("0.0.0.0:10249", "[::]:10256")
-    );
-    let (metrics, _) = served("--metrics-bind-address=[::1]:9999");
-    assert_eq!(metrics, "[::1]:9999");
-}
-
-#[test]
 fn periods_fit_together() {
     let gap = |flags| good(flags).pacer.gap;
     assert_eq!(
         gap("--iptables-min-sync-period=0"),
         Gap::Fixed(Duration::ZERO)
     );
-    assert_eq!(
-        gap("--iptables-min-sync-period=30s"),
-        Gap::Fixed(Duration::from_secs(30))
-    );
     // Upstream ends with a panic beyond an hour.
     assert_eq!(
         gap("--iptables-sync-period=3h --iptables-min-sync-period=2h"),
         Gap::Fixed(Duration::from_secs(7200))
-    );
-    assert_eq!(
-        good("--iptables-sync-period=1m").sync_period,
-        Duration::from_secs(60)
     );
 }
 
@@ -139,40 +112,6 @@ fn requests_are_limited_as_by_client_go() {
         };
         assert_eq!(options.rate_limit, RateLimit { qps, burst }, "{flags}");
     }
-}
-
-#[test]
-fn objects_come_from_a_cluster_or_from_files() {
-    let source = |flags| good(flags).rules.source;
-    let cluster = |kubeconfig: Option<&str>, master: Option<&str>| {
-        Source::Cluster(ApiOptions {
-            kubeconfigs: kubeconfig.map(Into::into).into_iter().collect(),
-            master: master.map(Into::into),
-            ..ApiOptions::default()
-        })
-    };
-    assert_eq!(source(""), cluster(None, None));
-    assert_eq!(source("--kubeconfig= --master="), cluster(None, None));
-    assert_eq!(
-        source("--kubeconfig=k --master=https://m"),
-        cluster(Some("k"), Some("https://m"))
-    );
-    let Source::Manifests {
-        path,
-        assumes_load_balancer_ips,
-        validation,
-    } = source("--manifests=m")
-    else {
-        panic!("manifests were given")
-    };
-    assert_eq!(validation, Validation::Strict);
-    assert!(matches!(
-        source("--manifests=m --lenient"),
-        Source::Manifests { validation, .. } if validation == Validation::Lenient
-    ));
-    assert_eq!(path.to_string_lossy(), "m");
-    // The daemon assumes no load balancer IPs.
-    assert!(!assumes_load_balancer_ips);
 }
 
 #[test]

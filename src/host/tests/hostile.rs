@@ -4,44 +4,27 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::conntrack_bytes::{self, parts, tuple, whole};
 use crate::host::iptables::{Finished, Input, restore_result, unprintable};
 use crate::host::netlink::nfacct::{Request, read_reply};
-use crate::host::netlink::socket::{Attributes, attribute, message, messages, nested, status};
+use crate::host::netlink::socket::{Attributes, attribute, message, messages, status};
 use crate::host::netlink::{ConntrackReply, Deletions, dump_request, replies};
 use crate::host::{ProgramExit, RestoreError, Version, excerpt};
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Text};
 
-/// Appends one direction of a UDP entry.
-fn tuple(bytes: &mut Vec<u8>, family: u8, ips: &[Vec<u8>; 2]) {
-    nested(bytes, 1, |bytes| {
-        let first = if family == 2 { 1 } else { 3 };
-        attribute(bytes, first, &ips[0]);
-        attribute(bytes, first + 1, &ips[1]);
-    });
-    nested(bytes, 2, |bytes| {
-        attribute(bytes, 1, &[17]);
-        attribute(bytes, 2, &[0x9c, 0x40]);
-        attribute(bytes, 3, &[0, 53]);
-    });
-}
-
-fn entry(family: u8, ips: &[Vec<u8>; 2]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message(&mut bytes, 0x100, 2, family, |bytes| {
-        nested(bytes, 1, |bytes| tuple(bytes, family, ips));
-        nested(bytes, 2, |bytes| tuple(bytes, family, ips));
-        attribute(bytes, 12, &[1, 2, 3, 4]);
-        attribute(bytes, 18, &[0, 7]);
-    });
-    bytes
-}
-
 /// Returns datagrams as the kernel encodes them: entries of both families, counters, statuses.
 fn datagrams() -> Vec<Vec<u8>> {
-    let v4 = entry(2, &[vec![10, 0, 0, 1], vec![10, 0, 0, 2]]);
-    let v6 = entry(10, &[vec![0xfd; 16], vec![0xfe; 16]]);
+    let zone = conntrack_bytes::attribute(18, &[0, 7]);
+    let v4 = whole(&[parts(17).concat(), zone.clone()]);
+    let (client, vip) = ("[fd00::1]:40000", "[fd00::2]:53");
+    let v6 = whole(&[
+        tuple(1, 17, client, vip),
+        tuple(2, 17, "[fd00::3]:53", client),
+        conntrack_bytes::attribute(12, &[1, 2, 3, 4]),
+        zone,
+    ]);
     let mut counter = Vec::new();
     message(&mut counter, 7 << 8, 0, 0, |bytes| {
         attribute(bytes, 1, b"shop\0");

@@ -103,18 +103,6 @@ fn rejected_lines_are_found() {
     });
 }
 
-#[test]
-fn a_missing_commit_is_rejected() {
-    in_namespace(|exec| {
-        let error =
-            block_on(exec.restore(&mut text(&["*filter", ":KUBE-A - [0:0]"]), None)).unwrap_err();
-        assert!(
-            matches!(error, RestoreError::Rejected { line: 3, .. }),
-            "{error}"
-        );
-    });
-}
-
 /// `-C` of nft stops at a rule that it cannot parse; then the kernel is queried.
 #[test]
 fn a_jump_after_an_unprintable_rule_is_found() {

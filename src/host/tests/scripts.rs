@@ -212,48 +212,6 @@ fn a_missing_program_is_reported_with_its_cause_and_a_hint() {
 }
 
 #[test]
-fn save_returns_the_output_of_the_program() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    script(
-        folder.path(),
-        "iptables-save",
-        "echo \"$@\"; head -c 1000000 /dev/zero | tr '\\0' x; echo",
-    );
-    let saved = block_on(exec(folder.path(), LONG).saved(Table::Mangle)).unwrap();
-    assert!(saved.starts_with("-t mangle\nxxx"));
-    assert_eq!(saved.len(), 1_000_011);
-    script(
-        folder.path(),
-        "iptables-save",
-        "echo no such table >&2; exit 3",
-    );
-    let error = block_on(exec(folder.path(), LONG).saved(Table::Nat)).unwrap_err();
-    let RunError::Failed { exit, stderr, .. } = error else {
-        panic!("{error}");
-    };
-    assert_eq!(
-        (exit, stderr.as_str()),
-        (ProgramExit::Exited(3), "no such table\n")
-    );
-}
-
-#[test]
-fn nft_reads_one_table() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
-    script(
-        folder.path(),
-        "iptables",
-        "echo \"# $@\"; echo '-P INPUT ACCEPT'; echo '-N KUBE-X'; echo '-A KUBE-X -j DROP'",
-    );
-    let saved = block_on(nft(folder.path()).saved(Table::Nat)).unwrap();
-    let expected =
-        "*nat\n# -t nat -S\n:INPUT ACCEPT [0:0]\n:KUBE-X - [0:0]\n-A KUBE-X -j DROP\nCOMMIT\n";
-    assert_eq!(saved, expected);
-}
-
-#[test]
 fn an_incomplete_table_of_nft_has_no_commit() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use super::scripts::{LONG, exec, nft, script};
 use super::{block_on, turn};
+use crate::cases::cases;
 use crate::host::{Exec, Iptables, ListedChains, ProgramExit, RunError};
 use crate::rules::Table;
-
-const BEFORE: &str = "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n-P FORWARD ACCEPT\n";
 
 /// Lists `KUBE-FORWARD` and `FORWARD` with a program that has this stdout, stderr and status.
 fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str)) -> String {
@@ -37,9 +36,10 @@ fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str
     }
 }
 
-/// Checks the result for each output of a backend.
+/// Checks cases `STATUS => RESULT` of a backend by what the program prints: lines of stdout begin
+/// with `>`, and one that is cut off ends in `$`.
 #[track_caller]
-fn check(is_nft: bool, cases: &[(i32, &str, &str, &str)]) {
+fn check(is_nft: bool, table: &str) {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let exec = if is_nft {
@@ -47,99 +47,79 @@ fn check(is_nft: bool, cases: &[(i32, &str, &str, &str)]) {
     } else {
         exec(folder.path(), LONG)
     };
-    for (status, stdout, stderr, expected) in cases {
-        let found = listed(&exec, folder.path(), *status, (stdout, stderr));
-        assert_eq!(found, *expected, "{stderr}");
+    for (case, text) in cases(table) {
+        let (status, expected) = case.split_once(" => ").unwrap();
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        for line in text.lines() {
+            match line.strip_prefix("> ") {
+                Some(line) => stdout.extend([line, "\n"]),
+                None => stderr.extend([line, "\n"]),
+            }
+        }
+        let printed = (&*stdout.replace("$\n", ""), &*stderr);
+        let found = listed(&exec, folder.path(), status.parse().unwrap(), printed);
+        assert_eq!(found.trim_end(), expected, "{stderr}");
     }
 }
 
 #[test]
 fn a_chain_is_missing_only_if_the_program_reports_it() {
+    // As 1.8.11 prints it, and 1.8.9, where the kernel does not have this chain.
     check(
         true,
-        &[
-            (0, "-N X\n", "", "whole: -N X\n"),
-            // 1.8.11
-            (
-                1,
-                "",
-                "iptables-nft-restore: line 2 failed: No chain/target/match by that name.\n",
-                "missing",
-            ),
-            // 1.8.9; the kernel does not have this chain.
-            (
-                1,
-                "",
-                "# Warning: iptables-legacy tables present, use iptables-legacy to see them\n\
-                 iptables-nft-restore v1.8.9 (nf_tables): chain `KUBE-FORWARD' in table `filter' \
-                 is incompatible, use 'nft' tool.\n",
-                "missing",
-            ),
-        ],
+        "
+0 => whole: -N X
+    > -N X
+1 => missing
+    iptables-nft-restore: line 2 failed: No chain/target/match by that name.
+1 => missing
+    # Warning: iptables-legacy tables present, use iptables-legacy to see them
+    iptables-nft-restore v1.8.9 (nf_tables): chain `KUBE-FORWARD' in table `filter' is incompatible, use 'nft' tool.
+",
     );
     check(
         false,
-        &[
-            (0, "-N X\n", "", "whole: -N X\n"),
-            // 1.8.9 and 1.8.11
-            (1, "", "iptables-restore: line 2 failed\n", "missing"),
-            (1, BEFORE, "iptables-restore: line 4 failed\n", "missing"),
-        ],
+        "
+0 => whole: -N X
+    > -N X
+1 => missing
+    iptables-restore: line 2 failed
+1 => missing
+    > -N KUBE-FORWARD
+    > -A KUBE-FORWARD -j RETURN
+    > -P FORWARD ACCEPT
+    iptables-restore: line 4 failed
+",
     );
 }
 
+/// 1.8.11 can print the first rule, and not the second.
 #[test]
 fn an_unprintable_rule_truncates_a_listing() {
-    let parsing = |error: &str| {
-        format!(
-            "{error}iptables-nft-restore v1.8.9 (nf_tables): Parsing nftables rule failed\n\
-             Perhaps iptables-nft-restore or your kernel needs to be upgraded.\n"
-        )
-    };
-    let (sreg, map, lookup, bare) = (
-        parsing("Error: meta sreg key not supported\n"),
-        // 1.8.11, which can print the rule above.
-        parsing("Error: meta sreg is not an immediate\n").replace("v1.8.9", "v1.8.11"),
-        parsing("Error: match extension not found\n"),
-        parsing(""),
-    );
-    let incompatible = "iptables-nft-restore v1.8.11 (nf_tables): chain `FORWARD' in table \
-                        `filter' is incompatible, use 'nft' tool.\n";
     check(
         true,
-        &[
-            (
-                3,
-                BEFORE,
-                &sreg,
-                "FORWARD after 3 lines: Error: meta sreg key not supported",
-            ),
-            (
-                3,
-                "-N KUBE-FORWARD\n",
-                &map,
-                "KUBE-FORWARD after 1 lines: Error: meta sreg is not an immediate",
-            ),
-            (
-                3,
-                BEFORE,
-                &lookup,
-                "FORWARD after 3 lines: Error: match extension not found",
-            ),
-            (
-                3,
-                BEFORE,
-                &bare,
-                "FORWARD after 3 lines: Parsing nftables rule failed",
-            ),
-            (
-                1,
-                "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n",
-                incompatible,
-                "FORWARD after 2 lines: iptables-nft-restore v1.8.11 (nf_tables): chain \
-                 `FORWARD' in table `filter' is incompatible, use 'nft' tool.",
-            ),
-        ],
+        "
+3 => FORWARD after 3 lines: Error: meta sreg key not supported
+    > -N KUBE-FORWARD
+    > -A KUBE-FORWARD -j RETURN
+    > -P FORWARD ACCEPT
+    Error: meta sreg key not supported
+    iptables-nft-restore v1.8.9 (nf_tables): Parsing nftables rule failed
+    Perhaps iptables-nft-restore or your kernel needs to be upgraded.
+3 => KUBE-FORWARD after 1 lines: Error: meta sreg is not an immediate
+    > -N KUBE-FORWARD
+    Error: meta sreg is not an immediate
+    iptables-nft-restore v1.8.11 (nf_tables): Parsing nftables rule failed
+    Perhaps iptables-nft-restore or your kernel needs to be upgraded.
+3 => KUBE-FORWARD after 1 lines: Parsing nftables rule failed
+    > -N KUBE-FORWARD
+    iptables-nft-restore v1.8.9 (nf_tables): Parsing nftables rule failed
+    Perhaps iptables-nft-restore or your kernel needs to be upgraded.
+1 => FORWARD after 2 lines: iptables-nft-restore v1.8.11 (nf_tables): chain `FORWARD' in table `filter' is incompatible, use 'nft' tool.
+    > -N KUBE-FORWARD
+    > -A KUBE-FORWARD -j RETURN
+    iptables-nft-restore v1.8.11 (nf_tables): chain `FORWARD' in table `filter' is incompatible, use 'nft' tool.
+",
     );
 }
 
@@ -147,20 +127,18 @@ fn an_unprintable_rule_truncates_a_listing() {
 fn a_missing_extension_truncates_a_listing_on_legacy() {
     check(
         false,
-        &[
-            (
-                1,
-                "-N KUBE-FORWARD\n-A KUBE-FORWARD -j RETURN\n-P FORWARD ACCEPT\n-A FORWARD",
-                "Can't find library for match `dscp'\n",
-                "FORWARD after 3 lines: Can't find library for match `dscp'",
-            ),
-            (
-                1,
-                "-N KUBE-FORWARD\n-A KUBE-FORWARD",
-                "Can't find library for target `TOS'\n",
-                "KUBE-FORWARD after 1 lines: Can't find library for target `TOS'",
-            ),
-        ],
+        "
+1 => FORWARD after 3 lines: Can't find library for match `dscp'
+    > -N KUBE-FORWARD
+    > -A KUBE-FORWARD -j RETURN
+    > -P FORWARD ACCEPT
+    > -A FORWARD$
+    Can't find library for match `dscp'
+1 => KUBE-FORWARD after 1 lines: Can't find library for target `TOS'
+    > -N KUBE-FORWARD
+    > -A KUBE-FORWARD$
+    Can't find library for target `TOS'
+",
     );
 }
 

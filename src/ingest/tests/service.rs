@@ -287,14 +287,6 @@ fn external_policy_needs_an_external_address() {
 }
 
 #[test]
-fn internal_policy_applies_to_any_type() {
-    let spec = json!({ "internalTrafficPolicy": "Local" });
-    check(spec, "10.96.0.7 internal-local :80/tcp | -");
-    let spec = json!({ "internalTrafficPolicy": "Cluster" });
-    check(spec, "10.96.0.7 :80/tcp | -");
-}
-
-#[test]
 fn health_check_port_is_for_local_load_balancers() {
     let table = "
 LoadBalancer Cluster 30100 => 10.96.0.7 :80/tcp | -

@@ -145,17 +145,8 @@ fn check(text: &str, expected: impl Into<Value>) {
 
 #[test]
 fn numbers_are_those_of_yaml_1_1() {
-    for text in [
-        "80",
-        "+80",
-        "0120",
-        "0x50",
-        "0b1010000",
-        "0o120",
-        "8_0",
-        "80.0",
-        "8e1",
-    ] {
+    let texts = "80|+80|0120|0x50|0b1010000|0o120|8_0|80.0|8e1";
+    for text in texts.split('|') {
         check(text, 80);
     }
     check("0", 0);
@@ -168,25 +159,8 @@ fn numbers_are_those_of_yaml_1_1() {
 
 #[test]
 fn text_that_resembles_a_number_is_text() {
-    for text in [
-        "1.2.3",
-        "0x",
-        "08",
-        "--1",
-        "+-1",
-        "0x-1",
-        "1e",
-        ".",
-        "-",
-        "1:20",
-        "2001-01-01",
-        ".inf",
-        "1e999",
-        "-inf",
-        "0xg",
-        "é",
-        "10.0.0.1",
-    ] {
+    let texts = "1.2.3|0x|08|--1|+-1|0x-1|1e|.|-|1:20|2001-01-01|.inf|1e999|-inf|0xg|é|10.0.0.1";
+    for text in texts.split('|') {
         let expected = match text {
             // Not octal, but a float.
             "08" => Value::from(8),
