@@ -39,16 +39,6 @@ fn rules_go_where_kubelet_s_are() {
     }
 }
 
-/// Looking for a hint makes no table that each packet would have to pass from then on.
-#[test]
-fn without_a_hint_plain_names_are_used() {
-    needs!(Kernel);
-    let node = Node::new(Backend::Nft);
-    let _daemon = node.start_with(backend_programs(Backend::Nft), &["--iptables-backend=auto"]);
-    node.wait_for_rule(RULE);
-    assert_eq!(legacy_tables(&node), "");
-}
-
 #[test]
 fn another_choice_than_kubelet_s_is_told() {
     needs!(Kernel);
@@ -86,7 +76,8 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
 }
 
 /// Programs that read all rules, whatever they are asked, take seconds in a large cluster: `nft`,
-/// and `-S` without a chain on nft. The others are known to be cheap.
+/// and `-S` without a chain on nft. The others are known to be cheap. Without a hint of kubelet,
+/// plain names are used, and none makes a table that each packet would have to pass from then on.
 #[test]
 fn a_start_asks_for_no_more_than_it_has_to() {
     needs!(Kernel);
@@ -142,6 +133,7 @@ fn a_start_asks_for_no_more_than_it_has_to() {
         Ok(made)
     });
     assert_eq!(made, known);
+    assert_eq!(legacy_tables(&node), "");
 }
 
 /// Plain names of legacy on a kernel without ip_tables.

@@ -81,37 +81,6 @@ fn kube_proxys_name_and_spelling_run_the_daemon() {
     refused.fails(64, &["--iptables-sync-period"]);
 }
 
-/// What a configuration file needs before it says anything.
-const HEADER: &str = "\
-    apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
-    kind: KubeProxyConfiguration\n";
-
-#[test]
-fn everything_wrong_with_a_file_is_said_at_once_and_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let (config, written) = (folder.path().join("c.yaml"), folder.path().join("w.yaml"));
-    let fields = "mode: ipvs\noomScoreAdj: 5000\nclusterCIDR: 10.0.0.0/33\n";
-    fs::write(&config, format!("{HEADER}{fields}")).unwrap();
-    let (config, target) = (config.to_str().unwrap(), written.to_str().unwrap());
-    let output = run(&["run", "--config", config, "--write-config-to", target]);
-    let said = &output.stderr;
-    assert_eq!(output.code, Some(64), "{said}");
-    let is_error = |line: &&str| !line.starts_with("hint: ");
-    let lines: Vec<&str> = said.lines().filter(is_error).collect();
-    let all = ["mode: ", "clusterCIDR: ", "oomScoreAdj: "];
-    assert_eq!(lines.len(), all.len(), "{said}");
-    for (line, field) in lines.iter().zip(all) {
-        let start = format!("error: `{config}`: {field}");
-        assert!(line.starts_with(&start), "{said}");
-    }
-    assert!(!written.exists());
-    unusable(&["run", "--config", "/nowhere/c.yaml"], "/nowhere/c.yaml");
-    unusable(
-        &["run", "--config", folder.path().to_str().unwrap()],
-        "--config",
-    );
-}
-
 #[test]
 fn a_written_configuration_is_written_the_same_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,34 +12,6 @@ use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
 
-#[test]
-fn a_failed_partial_restore_becomes_a_full_one() {
-    needs!(Kernel);
-    let node = Node::new(Backend::Nft);
-    // Only full payloads name the mangle table.
-    let script = "payload=$(cat)\n\
-        case $payload in *mangle*) printf '%s\\n' \"$payload\" | $REAL \"$@\";;\n\
-        *) echo 'iptables-restore: line 2 failed' >&2; exit 1;; esac";
-    let daemon = node.start(with_restore(Backend::Nft, script));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
-    node.wait_for_rule("--to-destination 10.4.0.13:8080");
-    let family = "{ip_family=\"IPv4\"} 1";
-    let partial = "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total";
-    let all = "kubeproxy_sync_proxy_rules_iptables_restore_failures_total";
-    eventually(PATIENCE, || {
-        let is_counted = [partial, all]
-            .iter()
-            .all(|name| node.metric(&format!("{name}{family}")));
-        ensure(is_counted, || {
-            "one failed partial restore is not counted".to_owned()
-        })
-    });
-    let log = daemon.log();
-    assert!(log.contains("rejected line 2"), "{log}");
-    assert!(log.contains(">  2 |") || log.contains("> 2 |"), "{log}");
-}
-
 /// With nothing to write, only a check would notice. A restart of the proxy cannot cure that, so
 /// health turns red only with a sync that fails.
 #[test]
@@ -86,26 +58,6 @@ fn a_check_that_fails_is_healthy_and_a_sync_that_fails_is_not() {
     node.wait_for_health(200);
     node.wait_for_rule("--to-destination 10.4.0.13:8080");
     eventually(PATIENCE, || ensure(!shows_all(), || daemon.log()));
-}
-
-#[test]
-fn a_machine_without_iptables_is_waited_for() {
-    needs!(Kernel);
-    let node = Node::new(Backend::Nft);
-    let bin = backend_programs(Backend::Nft);
-    let is_there = bin.path().join("is_there");
-    let script = format!(
-        "[ -e {} ] || exit 127\nexec $REAL \"$@\"",
-        is_there.display()
-    );
-    for program in ["iptables", "ip6tables"] {
-        replace_program(&bin, Backend::Nft, program, &script);
-    }
-    let mut daemon = node.start(bin);
-    daemon.wait_for_log("is not usable for IPv4; retrying in");
-    daemon.assert_running();
-    std::fs::write(is_there, "").expect("write a file");
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
 }
 
 /// One that is put there just after it was looked for, when the other is there already.

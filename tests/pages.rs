@@ -331,34 +331,6 @@ fn servers_are_switched_off() {
     assert!(scene.process.terminate(PATIENCE).success());
 }
 
-/// Three hundred clients that say nothing, a head of a megabyte and a body of one: others are
-/// served before they are all gone.
-#[test]
-fn a_flood_is_outlived() {
-    needs!(Kernel);
-    let mut scene = Scene::start(&[], Daemon::METRICS);
-    for port in [Daemon::METRICS, Daemon::HEALTH] {
-        let path = if port == Daemon::METRICS {
-            "/healthz"
-        } else {
-            "/livez"
-        };
-        let idle: Vec<_> = (0..300).map(|_| scene.connect(port).unwrap()).collect();
-        let answer = scene.get_at(port, path);
-        assert!(answer.starts_with(OK), "{answer}");
-        drop(idle);
-        let long = "x".repeat(1024 * 1024);
-        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nCookie: {long}\r\n\r\n");
-        let answer = scene.say(port, &head);
-        assert!(!answer.contains("200 OK"), "{answer}");
-        let answer = scene.say(port, &request("PUT", path, &long));
-        assert!(!answer.contains("200 OK"), "{answer}");
-        let answer = scene.get_at(port, path);
-        assert!(answer.starts_with(OK), "{answer}");
-    }
-    scene.process.assert_running();
-}
-
 /// A client that sends requests and never reads a reply is disconnected.
 #[test]
 fn answers_that_nobody_reads_are_not_kept() {

@@ -8,10 +8,8 @@ use crate::support::{left_out, payloads};
 #[path = "support/laws.rs"]
 mod laws;
 
-use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{LiveChains, PartialRestore, TreeThresholds};
-use deltaproxy::testing::rules::RuleSet;
 use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
@@ -101,74 +99,20 @@ proptest! {
         edits in vec(any::<u64>(), 20..60),
         order: u64,
     ) {
-        let world = world(IpFamily::V4, &edits);
+        let mut world = World::empty(IpFamily::V4);
+        for seed in edits {
+            world.edit(&mut Dice::new(seed));
+        }
         let mut changes = world.listing();
         let sorted = full(&tracker(changes.clone()), order);
         Dice::new(order).shuffle(&mut changes);
         assert_eq!(sorted, full(&tracker(changes), order));
     }
-
-    #[test]
-    fn a_full_payload_reads_back_as_the_rules_it_makes(
-        edits in vec(any::<u64>(), 20..60),
-        setting: u64,
-        is_v6: bool,
-    ) {
-        let family = if is_v6 { IpFamily::V6 } else { IpFamily::V4 };
-        let payload = full(&world(family, &edits).tracker(), setting);
-        let mut rules = RuleSet::default();
-        rules.apply(&payload).unwrap();
-        assert_eq!(RuleSet::parse(&rules.to_save_text()).unwrap(), rules);
-        // What was restored can be restored once more, on top of itself.
-        let first = rules.clone();
-        let live = payloads::live(&rules);
-        rules.apply(&full_over(&world(family, &edits).tracker(), setting, &live)).unwrap();
-        assert_eq!(rules, first);
-    }
-
-    #[test]
-    fn a_change_and_its_reverse_leave_nothing_to_do(
-        edits in vec(any::<u64>(), 20..60),
-        tried in vec(any::<u64>(), 1..8),
-    ) {
-        let before = world(IpFamily::V4, &edits);
-        let mut tracker = before.tracker();
-        tracker.mark_applied();
-        let mut after = before.clone();
-        for seed in &tried {
-            let changes = after.edit(&mut Dice::new(*seed));
-            for change in changes {
-                tracker.apply(change);
-            }
-        }
-        let mut reverse = after.changes_to(&before);
-        Dice::new(1).shuffle(&mut reverse);
-        for change in reverse {
-            tracker.apply(change);
-        }
-        assert_eq!(tracker.dirty().collect::<Vec<_>>(), Vec::<&ServiceName>::new());
-        assert!(!tracker.has_pending());
-        assert!(tracker.mark_applied().triggers.is_empty());
-    }
-}
-
-/// A world with a history.
-fn world(family: IpFamily, edits: &[u64]) -> World {
-    let mut world = World::empty(family);
-    for seed in edits {
-        world.edit(&mut Dice::new(*seed));
-    }
-    world
 }
 
 fn full(tracker: &Tracker, setting: u64) -> String {
-    full_over(tracker, setting, &LiveChains::default())
-}
-
-fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
-    let node = tracker.node();
-    let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
-    let mut options = any_settings(&mut Dice::new(setting), family).options(node, &[]);
+    let settings = any_settings(&mut Dice::new(setting), IpFamily::V4);
+    let mut options = settings.options(tracker.node(), &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
-    payloads::full(tracker, &options, live).0
+    payloads::full(tracker, &options, &LiveChains::default()).0
 }

@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 use crate::support::artifacts::{ARCH, static_binary};
 use crate::support::daemon::Backend;
 use crate::support::lab::Lab;
-use crate::support::netns::Netns;
 use crate::support::process::{Process, run};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, objects};
@@ -82,26 +81,6 @@ fn a_static_binary_starts_in_an_empty_root() {
     let expected = concat!("deltaproxy ", env!("CARGO_PKG_VERSION"));
     assert!(version.starts_with(expected), "{version}");
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn an_empty_root_names_the_missing_program_and_package() {
-    needs!(StaticBinaries);
-    let (netns, root) = (Netns::new("empty"), empty_root());
-    // Settings are read from there before the programs are started.
-    fs::create_dir(root.path().join("proc")).unwrap();
-    let mut command = netns.command("unshare");
-    let script = "mount -t proc proc \"$1/proc\" && exec chroot \"$1\" /deltaproxy run \
-                  --init-only --conntrack-max-per-core=0";
-    command.args(["--mount", "sh", "-c", script, "sh"]);
-    let output = command.arg(root.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("cannot start `iptables`: "), "{text}");
-    assert!(
-        text.contains("hint: install the package `iptables`"),
-        "{text}"
-    );
 }
 
 /// Names are resolved by the binary itself, without libraries or files but `/etc/hosts`.
