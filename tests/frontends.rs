@@ -30,11 +30,11 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
     ];
     api.apply_all(&[victim.clone(), slices[0].clone()]);
     let mut daemon = lab.start_daemon();
-    wait_until_there(&lab, VICTIM);
+    lab.wait_for_text(Family::V4, VICTIM);
 
     // The thief comes last, by a partial sync.
     api.apply_all(&[thief, slices[1].clone()]);
-    wait_until_there(&lab, "-d 203.0.113.66/32");
+    lab.wait_for_text(Family::V4, "-d 203.0.113.66/32");
     all_are_answered_by(&lab, "a");
     // Adopted rules, and those of a full restore.
     for is_flushed in [false, true] {
@@ -43,7 +43,7 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
             flush(&lab, backend);
         }
         daemon = lab.start_daemon();
-        wait_until_there(&lab, VICTIM);
+        lab.wait_for_text(Family::V4, VICTIM);
         wait_until_ok(&lab.node, "/healthz");
         all_are_answered_by(&lab, "a");
     }
@@ -51,10 +51,10 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
     // The victim goes, and comes last.
     api.delete(&victim);
     lab.wait_until_gone(Family::V4, VICTIM);
-    wait_until_there(&lab, "-d 10.96.1.1/32");
+    lab.wait_for_text(Family::V4, "-d 10.96.1.1/32");
     all_are_answered_by(&lab, "b");
     api.apply_all(&[victim, slices[0].clone()]);
-    wait_until_there(&lab, VICTIM);
+    lab.wait_for_text(Family::V4, VICTIM);
     all_are_answered_by(&lab, "a");
 
     // The kernel has the rules before the process of the restore ends, and the daemon reports then.
@@ -75,14 +75,6 @@ fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
 const VICTIM: &str = "default/victim:http cluster IP";
 /// The log's words for the thief.
 const LOST: &str = "Service `default/a-thief` gets no traffic for 10.96.1.1:80/tcp, which Service `default/victim` has";
-
-#[track_caller]
-fn wait_until_there(lab: &Lab, text: &str) {
-    eventually(PATIENCE, || {
-        let saved = lab.rules(Family::V4);
-        ensure(saved.contains(text), || format!("no `{text}` in\n{saved}"))
-    });
-}
 
 #[track_caller]
 fn all_are_answered_by(lab: &Lab, server: &str) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, wait_until_ok};
 use crate::support::rules::Family;
-use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::wait::{PATIENCE, eventually};
 use crate::support::{http, needs, objects};
 use cluster::Cluster;
 use mounted::configuration_is_mounted;
@@ -369,10 +369,7 @@ fn verify(cluster: &Cluster) {
     cluster.lab.control.api().apply_all(&[web, slice]);
     let _daemon = cluster.start_deltaproxy();
     wait_until_ok(&cluster.lab.node, "/healthz");
-    eventually(PATIENCE, || {
-        let rules = cluster.lab.rules(Family::V4);
-        ensure(rules.contains("10.4.0.11:8080"), || rules)
-    });
+    cluster.lab.wait_for_text(Family::V4, "10.4.0.11:8080");
     // A Pod of the DaemonSet, and one as of RKE2.
     for (name, labels) in [
         ("kube-proxy-abcde", json!({"k8s-app": "kube-proxy"})),
@@ -411,10 +408,7 @@ fn uninstall(cluster: &Cluster) {
     eventually(PATIENCE, || {
         http::get(&cluster.lab.node, Daemon::HEALTH, "/livez")
     });
-    eventually(PATIENCE, || {
-        let rules = cluster.lab.rules(Family::V4);
-        ensure(rules.contains("default/web:http"), || rules)
-    });
+    cluster.lab.wait_for_text(Family::V4, "default/web:http");
     let commands = page.take("");
     cluster.run(&commands[0]);
     cluster.run("helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system");

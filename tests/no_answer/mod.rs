@@ -182,10 +182,7 @@ fn wrong_node_name() {
     let start = |name: &str| {
         let args = [&*kubeconfig, "--cluster-cidr=10.4.0.0/14", name];
         let daemon = Daemon::start(&lab.node, Backend::Nft, &args);
-        eventually(PATIENCE, || {
-            let rules = lab.rules(Family::V4);
-            ensure(rules.contains(DNAT), || rules)
-        });
+        lab.wait_for_text(Family::V4, DNAT);
         daemon
     };
     let ask = || tcp_request(&lab.outside, "10.200.0.2:30080".parse().unwrap());

@@ -92,18 +92,12 @@ impl Lab {
         rules::saved(&self.node, self.backend, family)
     }
 
-    /// Waits until each of `lines` is a line of the saved rules.
+    /// Waits until a saved line holds `text`.
     #[track_caller]
-    pub fn wait_for_rules(&self, family: Family, lines: &[&str]) {
+    pub fn wait_for_text(&self, family: Family, text: &str) {
         eventually(PATIENCE, || {
             let saved = self.rules(family);
-            let missing: Vec<_> = lines
-                .iter()
-                .filter(|line| !saved.lines().any(|held| held == **line))
-                .collect();
-            ensure(missing.is_empty(), || {
-                format!("missing {missing:#?}\nin\n{saved}")
-            })
+            ensure(saved.contains(text), || format!("no `{text}` in\n{saved}"))
         });
     }
 
