@@ -1,7 +1,7 @@
 //! Checks that the support matrix is what the recorded runs give, and records runs.
 //!
 //! `tests/soak.sh --kube-proxy 1.33 --api-server 1.34` runs a release and writes its file in
-//! `tests/support_matrix`. `UPDATE_GOLDEN=1` writes the page of all files.
+//! `tests/support_matrix`. `UPDATE_GOLDEN=1` writes the tables of the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -178,45 +178,61 @@ impl Matrix {
         Ok(())
     }
 
-    fn page(&self, substitutes: &str) -> String {
-        let mut page = INTRODUCTION.to_owned();
-        for minor in (OLDEST..=FOLLOWED).rev() {
-            let Some(run) = self.proxies.get(&minor) else {
-                let _ = writeln!(page, "| 1.{minor} | | not run yet | | | | | |");
-                continue;
-            };
-            let names = run.differences.keys().map(|name| format!("`{name}`"));
-            let names: Vec<_> = names.collect();
-            let names = if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            };
-            let _ = writeln!(
-                page,
-                "| 1.{minor} | {} | {} | {} | {} ({}) | {} | 0 | {names} |",
-                run.version,
-                run.date,
-                run.feature_steps,
-                run.random_steps,
-                run.visible_steps,
-                run.compared,
-            );
-        }
-        page += "\n## Differences between releases of kube-proxy\n\n";
-        page += DIFFERENCES;
-        for difference in ALL {
-            page += &entry(difference);
-        }
-        page += NO_FLAG;
-        page += API_SERVERS;
-        for (minor, run) in self.servers.iter().rev() {
+    /// Returns the page with the tables and lists that follow from runs and sources. All else is
+    /// written by hand.
+    fn page(&self, committed: &str, substitutes: &str) -> String {
+        let proxies = (OLDEST..=FOLLOWED).rev().map(|minor| self.proxy_row(minor));
+        let servers = self.servers.iter().rev().map(|(minor, run)| {
             let (version, date, tests) = (&run.version, &run.date, run.tests);
-            let _ = writeln!(page, "| 1.{minor} | {version} | {date} | {tests} | 0 |");
-        }
-        let _ = write!(page, "{REPEAT}{substitutes}");
-        page
+            format!("| 1.{minor} | {version} | {date} | {tests} | 0 |\n")
+        });
+        let parts = [
+            ("\n|---|---|---|---|---|---|---|---|\n", proxies.collect()),
+            (
+                "\nhistories avoid these cases.\n\n",
+                ALL.map(entry).concat(),
+            ),
+            ("\n|---|---|---|---|---|\n", servers.collect()),
+            ("none of them writes rules:\n\n", substitutes.to_owned()),
+        ];
+        parts
+            .into_iter()
+            .fold(committed.to_owned(), |page, (start, lines)| {
+                with_lines_behind(&page, start, &lines)
+            })
     }
+
+    fn proxy_row(&self, minor: u32) -> String {
+        let Some(run) = self.proxies.get(&minor) else {
+            return format!("| 1.{minor} | | not run yet | | | | | |\n");
+        };
+        let names = run.differences.keys().map(|name| format!("`{name}`"));
+        let names: Vec<_> = names.collect();
+        let names = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        format!(
+            "| 1.{minor} | {} | {} | {} | {} ({}) | {} | 0 | {names} |\n",
+            run.version,
+            run.date,
+            run.feature_steps,
+            run.random_steps,
+            run.visible_steps,
+            run.compared,
+        )
+    }
+}
+
+/// Replaces the lines behind a text, up to the next blank one.
+fn with_lines_behind(page: &str, start: &str, lines: &str) -> String {
+    let (before, behind) = page
+        .split_once(start)
+        .unwrap_or_else(|| panic!("no `{start}`"));
+    let after = behind.split_once("\n\n").map(|(_, after)| after);
+    let after = after.map_or(String::new(), |after| format!("\n{after}"));
+    format!("{before}{start}{lines}{after}")
 }
 
 fn entry(difference: &ReleaseDifference) -> String {
@@ -225,60 +241,6 @@ fn entry(difference: &ReleaseDifference) -> String {
     } = difference;
     format!("- `{name}`, 1.{OLDEST} to 1.{last}: {text}\n")
 }
-
-const INTRODUCTION: &str = "\
-# Support matrix
-
-deltaproxy writes the rules of kube-proxy 1.37. A real kube-proxy of each release ran next to it, on nodes of the same
-name in one cluster, and after every step the rules of both kernels were compared
-([conformance](../conformance.md) says how): all features, and random histories in 12 ways of running a proxy, on both
-iptables backends, IPv4 and IPv6. `tests/soak.sh` writes this page; the date is that of the run.
-
-## Releases of kube-proxy
-
-| release | version | date | feature steps | random steps (that changed rules) | pairs of rulesets | faults | differences between releases |
-|---|---|---|---|---|---|---|---|
-";
-
-const DIFFERENCES: &str = "\
-Rules of older releases differ from those of 1.37, and so from those of deltaproxy, in the following cases only. A run
-fails if rules differ in another case or in another chain, and if a difference of this list does not appear. Random
-histories avoid these cases.
-
-";
-
-const NO_FLAG: &str = "
-No flag selects the rules of an older release. Only `selector-labels` changes what a cluster of one release serves, and
-kube-proxy changes in the same way when it is upgraded to 1.36 or later. Before replacing an older kube-proxy, list the objects
-that it ignores, and remove the labels if that is not intended:
-
-    kubectl get services -A -l service.kubernetes.io/headless
-    kubectl get endpointslices -A -l service.kubernetes.io/service-proxy-name
-
-(EndpointSlices of a Service with `service.kubernetes.io/service-proxy-name` have that label as well. The Service has no
-rules in any release.)
-";
-
-const API_SERVERS: &str = "
-## Releases of the API server
-
-End-to-end tests start the daemon in a cluster of etcd and this kube-apiserver, on nft and on legacy: rules follow
-Services, EndpointSlices and the Node, packets arrive, an outage of the server is survived.
-
-| release | version | date | tests passed | failed |
-|---|---|---|---|---|
-";
-
-const REPEAT: &str = "
-## Repeat a run
-
-    ./tests/soak.sh --kube-proxy 1.31 --kube-proxy 1.37 --api-server 1.35
-
-Programs of 1.31 to 1.36 are built from the Go module proxy, checked against the digests in
-[`tests/support/kube/minors.txt`](../../tests/support/kube/minors.txt), and kept in `.cache`. That proxy lacks some
-modules of these releases, so the nearest version that it has takes their place; none of them writes rules:
-
-";
 
 /// Versions that are built, by minor release, and what the page says about substitutes.
 fn built() -> (BTreeMap<u32, String>, String) {
@@ -310,11 +272,12 @@ fn the_page_is_what_the_recorded_runs_give() {
     let (versions, substitutes) = built();
     let matrix = Matrix::read();
     matrix.check(&versions).unwrap();
-    let page = matrix.page(&substitutes);
     let file = format!("{ROOT}/{PAGE}");
+    let committed = fs::read_to_string(&file).unwrap();
+    let page = matrix.page(&committed, &substitutes);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&file, &page).unwrap();
+        return;
     }
-    let committed = fs::read_to_string(&file).unwrap();
     assert_eq!(page, committed, "UPDATE_GOLDEN=1 writes {PAGE}");
 }
