@@ -39,7 +39,6 @@ mod check;
 mod cleanup;
 mod cli;
 mod config_file;
-mod config_swap;
 mod conformance;
 mod connecting;
 mod conntrack;

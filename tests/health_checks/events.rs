@@ -1,5 +1,6 @@
 //! Events in the API server, for operators.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use crate::support::api::Api;
 use crate::support::daemon::{Backend, Daemon, Program};
 use crate::support::process::run;
 use crate::support::rules::{Family, saved};
+use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{needs, objects};
+use crate::support::{http, needs, objects};
 
 /// Events of the API server that are not in `known`, sorted by time.
 fn events(api: &Api, known: &[Value]) -> Vec<Value> {
@@ -169,4 +171,56 @@ pub fn rules_that_another_program_keeps_changing_make_an_event(scene: &mut Scene
     );
     assert!(text.starts_with(&begin), "{text}");
     assert!(text.contains("chains nat KUBE-MARK-MASQ"), "{text}");
+}
+
+fn configuration(scene: &Scene, oom_score: i32) -> String {
+    format!(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
+         kind: KubeProxyConfiguration\n\
+         mode: iptables\n\
+         oomScoreAdj: {oom_score}\n\
+         clusterCIDR: 10.4.0.0/14,fd00:10:4::/48\n\
+         conntrack: {{maxPerCore: 0}}\n\
+         clientConnection: {{kubeconfig: '{}'}}\n",
+        scene.kubeconfig().display()
+    )
+}
+
+/// The ConfigMap of both programs is swapped, and then a file is written in place.
+pub fn a_swap_ends_neither_program_and_a_write_ends_both(scene: &mut Scene) {
+    let mut volume = Volume::new(&configuration(scene, -1));
+    scene.both(&[&format!("--config={}", volume.path().display())]);
+    // The last one: kube-proxy, which acts on an event at once, has seen each swap by then.
+    let reports = |scene: &Scene, stale: u8, invalid: u8, reason: &str| {
+        let ours = scene.nodes.last().unwrap();
+        eventually(PATIENCE, || {
+            let page = http::metrics(&ours.netns, Daemon::METRICS);
+            let expected = [("stale", stale), ("invalid", invalid)];
+            let holds = expected.iter().all(|(name, value)| {
+                page.contains(&format!("\ndeltaproxy_config_{name} {value}\n"))
+            });
+            let told = events(scene.api(), &[]);
+            let is_told = told.iter().any(|event| event["reason"] == reason);
+            ensure(holds && is_told, || {
+                format!("{expected:?}: {page}{told:#?}")
+            })
+        });
+    };
+    volume.swap(&configuration(scene, -2));
+    reports(scene, 1, 0, "ConfigurationStale");
+    volume.swap("mode: nonsense\n");
+    reports(scene, 0, 1, "ConfigurationRefused");
+    for node in &mut scene.nodes {
+        node.daemon.as_mut().unwrap().assert_running();
+    }
+
+    let volume = Volume::new(&configuration(scene, -1));
+    scene.both(&[&format!("--config={}", volume.path().display())]);
+    reports(scene, 0, 0, "ConfigurationStale");
+    fs::write(volume.path(), configuration(scene, -2)).unwrap();
+    for node in &mut scene.nodes {
+        let daemon = node.daemon.as_mut().unwrap();
+        let status = eventually(PATIENCE, || daemon.exited().ok_or("it runs".to_owned()));
+        assert_eq!(status.code(), Some(1), "{}", daemon.log());
+    }
 }

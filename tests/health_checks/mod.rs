@@ -23,6 +23,7 @@ fn both_programs_tell_of_health_alike() {
     services_are_healthy_where_their_endpoints_are(&scene);
     traffic_moves_away_from_a_node_that_is_about_to_go(&scene);
     checks_are_answered_where_node_ports_are(&mut scene);
+    events::a_swap_ends_neither_program_and_a_write_ends_both(&mut scene);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One control plane, and machines that run one of the two programs each.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -53,6 +54,11 @@ impl Scene {
         self.control.api()
     }
 
+    /// The kubeconfig with the rights of a proxy.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.control.proxy_kubeconfig()
+    }
+
     /// A machine with nothing running.
     pub fn machine(&mut self) -> &mut Node {
         let netns = Netns::new("health");
@@ -72,7 +78,7 @@ impl Scene {
 
     /// Runs a program on the last machine, without waiting for it.
     pub fn run(&mut self, program: &Program, flags: &[&str]) {
-        let kubeconfig = format!("--kubeconfig={}", self.control.proxy_kubeconfig().display());
+        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig().display());
         let hostname = format!("--hostname-override={}", objects::NODE);
         let common: &[&str] = &[
             &kubeconfig,
