@@ -1,5 +1,7 @@
 //! Services because of which real restores fail, and all others, on a real kernel.
 
+use std::path::Path;
+
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::http;
 use crate::support::node::{Node, copy_extensions, with_restore};
@@ -41,7 +43,7 @@ enum Failure {
 }
 
 /// `iptables-restore` that fails so. Each run of it adds a line to `calls`.
-fn script(failure: Failure, calls: &std::path::Path) -> String {
+fn script(failure: Failure, calls: &Path) -> String {
     let fail = match failure {
         Failure::Line => {
             "line=$(printf '%s\\n' \"$payload\" | grep -n -m 1 -F 10.4.66.66 | cut -d: -f1)\n\
@@ -85,12 +87,24 @@ fn status_names_it(node: &Node) {
     assert!(text.contains("\nIPv4 quarantine: default/s4: "), "{text}");
 }
 
+/// For support, in the folder of `--state-dir`.
+fn the_failed_payload_is_kept(state: &Path) {
+    eventually(PATIENCE, || {
+        let path = state.join("failed-ipv4.payload");
+        let kept = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        ensure(kept.contains(POISON), || kept)
+    });
+}
+
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
     needs!(Kernel);
     let node = Node::new(backend);
     node.write(&fourth_has("10.4.4.1", 1));
     let calls = node.manifests.path().join(".calls");
-    let mut daemon = node.start(with_restore(backend, &script(failure, &calls)));
+    let state = tempfile::tempdir().expect("a folder");
+    let state_dir = format!("--state-dir={}", state.path().display());
+    let bin = with_restore(backend, &script(failure, &calls));
+    let mut daemon = node.start_with(bin, &[&state_dir]);
     node.wait_for_rule("--to-destination 10.4.6.1:8080");
 
     node.write(&fourth_has(POISON, 2));
@@ -116,6 +130,7 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
 
     services_names_it(&node);
     status_names_it(&node);
+    the_failed_payload_is_kept(state.path());
 
     // Each later change of others is one restore that succeeds.
     let failures = || {

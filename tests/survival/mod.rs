@@ -4,6 +4,5 @@
 
 mod children;
 mod kill;
-mod payload;
 mod process;
 pub(crate) mod scene;
