@@ -244,27 +244,6 @@ fn node_has_rules(node: &Node, backend: Backend) -> bool {
     saved(&node.netns, backend, Family::V4).contains(ENDPOINT)
 }
 
-/// A map in a chain of another program, which `iptables-nft-save` does not print.
-#[test]
-fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
-    needs!(Kernel);
-    let node = left_by_a_daemon(&[Backend::Nft]);
-    let map = "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
-    run(node.netns.command("nft").arg(map));
-    let done = run_in(&node.netns, &["cleanup"]).success();
-    for place in [
-        "IPv4 nft filter: removed ",
-        "IPv4 nft nat: removed ",
-        "IPv6 nft nat: removed ",
-    ] {
-        assert!(done.contains(place), "{done}");
-    }
-    let tables = run(node.netns.command("nft").args(["list", "ruleset"]));
-    assert!(tables.contains("chain custom"), "{tables}");
-    let ours = ["KUBE-SERVICES", "KUBE-SVC", "KUBE-SEP"];
-    assert!(!ours.iter().any(|chain| tables.contains(chain)), "{tables}");
-}
-
 /// The rules of the other backend are left alone, and reported.
 #[test]
 fn a_daemon_tells_of_rules_that_it_does_not_keep() {
@@ -323,29 +302,30 @@ fn kube_proxy_would_leave_the_same() {
     }
 }
 
-/// Rules in the `nat` table that the iptables programs cannot print: in a chain of ours, and behind
-/// our jump in a built-in one.
+/// A map in a chain of another program, and rules in a chain of ours and behind our jump in a
+/// built-in one.
 #[test]
-fn a_rule_that_cannot_be_printed_keeps_nothing_of_ours() {
+fn rules_that_cannot_be_printed_keep_nothing_of_ours() {
     needs!(Kernel);
     let node = left_by_a_daemon(&[Backend::Nft]);
+    let nft = |args: &[&str]| run(node.netns.command("nft").args(args));
+    nft(&["table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }"]);
     for chain in ["KUBE-SERVICES", "PREROUTING"] {
-        let rule = [
-            "add", "rule", "ip", "nat", chain, "meta", "mark", "set", "5",
-        ];
-        run(node.netns.command("nft").args(rule));
+        nft(&[&format!("add rule ip nat {chain} meta mark set 5")]);
     }
-    run_in(&node.netns, &["cleanup"]).success();
-    let left = run(node
-        .netns
-        .command("nft")
-        .args(["list", "table", "ip", "nat"]));
-    let ours = left.lines().filter(|line| line.contains("KUBE-"));
-    let ours: Vec<&str> = ours.filter(|line| !line.contains("KUBELET")).collect();
-    assert!(ours.is_empty(), "{left}");
+    let done = run_in(&node.netns, &["cleanup"]).success();
+    for place in [
+        "IPv4 nft filter: removed ",
+        "IPv4 nft nat: removed ",
+        "IPv6 nft nat: removed ",
+    ] {
+        assert!(done.contains(place), "{done}");
+    }
+    let left = nft(&["list", "ruleset"]);
+    let lines: Vec<String> = left.lines().map(str::to_owned).collect();
+    assert_eq!(ours(&lines), Vec::<&String>::new());
     // What is not ours stays as it was.
-    assert!(
-        left.contains("CNI-7") && left.contains("mark set"),
-        "{left}"
-    );
+    for text in ["CNI-7", "chain custom", "mark set 0x00000005"] {
+        assert!(left.contains(text), "{text}: {left}");
+    }
 }
