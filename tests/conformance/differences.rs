@@ -3,6 +3,7 @@
 //! `deploy/conformance.md` lists them with their reasons. Random histories keep away from these or
 //! end them (by starting kube-proxy anew); nothing is masked in the comparison.
 
+use http::Request;
 use serde_json::json;
 
 use super::features;
@@ -10,40 +11,66 @@ use super::features::objects::{apply, endpoints, ready, service, slice, web, wit
 use super::node::Node;
 use super::random::{crowd_service, crowd_slice};
 use super::stage::{Effect, Op, Size, Stage};
+use super::support::needs;
 use super::support::objects;
 use super::support::rules::Family;
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, machine_has};
 use super::variant::{NODE_ADDRESSES, VARIANTS, Variant};
 
-/// Makes each function a test, and a list of their names.
-macro_rules! differences {
-    ($($name:ident)*) => {
-        $(
-            #[test]
-            fn $name() {
-                if machine_has(Need::Cluster) {
-                    seen::$name();
-                }
-            }
-        )*
+/// Names of the differences, the variants that they are seen in, and how.
+type Difference = (&'static str, &'static Variant, fn(&mut Stage));
 
-        const NAMES: &[&str] = &[$(stringify!($name)),*];
+/// Makes a list of functions with their names.
+macro_rules! differences {
+    ($($name:ident in $variant:ident,)*) => {
+        const ALL: &[Difference] = &[$((stringify!($name), $variant, seen::$name)),*];
     };
 }
 
 differences! {
-    a_frontend_is_one_services_alone
-    a_relabelled_slice_leaves_its_old_service
-    an_annotation_rewrites_nothing
-    a_lost_jump_is_repaired
-    a_damaged_shared_chain_is_repaired_at_once
-    chains_of_older_releases_are_removed
-    a_stale_chain_in_use_by_others_blocks_nothing
-    stale_chains_go_at_once_in_large_clusters
-    a_new_pod_network_is_taken_over
-    a_new_node_address_is_taken_over
-    primary_without_an_address_is_nowhere
+    a_frontend_is_one_services_alone in PLAIN,
+    a_relabelled_slice_leaves_its_old_service in PLAIN,
+    an_annotation_rewrites_nothing in PLAIN,
+    a_lost_jump_is_repaired in PLAIN,
+    a_damaged_shared_chain_is_repaired_at_once in PLAIN,
+    chains_of_older_releases_are_removed in PLAIN,
+    a_stale_chain_in_use_by_others_blocks_nothing in PLAIN,
+    stale_chains_go_at_once_in_large_clusters in PLAIN,
+    a_new_pod_network_is_taken_over in NODE_CIDR,
+    a_new_node_address_is_taken_over in PLAIN,
+    primary_without_an_address_is_nowhere in PRIMARY,
+}
+
+/// One after the other, in an empty cluster and between new nodes each.
+#[test]
+fn every_difference_is_the_only_one() {
+    needs!(Cluster);
+    let mut stage = Stage::new(&NAMESPACES);
+    for &(name, variant, see) in ALL {
+        eprintln!("{name}");
+        clear(&stage);
+        stage.cast(&[variant]);
+        equal(&stage.step(&[], Size::Small));
+        see(&mut stage);
+    }
+}
+
+/// Deletes what a difference has left in the cluster.
+fn clear(stage: &Stage) {
+    for namespace in NAMESPACES {
+        for path in [
+            "/api/v1/namespaces/NAME/services",
+            "/apis/discovery.k8s.io/v1/namespaces/NAME/endpointslices",
+        ] {
+            let request = Request::delete(path.replace("NAME", namespace));
+            let answers = stage.api().send(vec![request.body(Vec::new()).unwrap()]);
+            assert!(answers[0].is_ok(), "{answers:?}");
+        }
+    }
+    let [v4, v6] = NODE_ADDRESSES;
+    let node = objects::node(v4, v6);
+    stage.api().delete(&node);
+    stage.api().apply(&node);
 }
 
 #[test]
@@ -54,9 +81,11 @@ fn the_document_lists_every_difference() {
         .filter_map(|line| line.strip_prefix("- `")?.split_once('`'))
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(listed, NAMES);
+    let names: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(listed, names);
 }
 
+const NAMESPACES: [&str; 2] = [features::NAMESPACE, "north"];
 const PLAIN: &Variant = &VARIANTS[0];
 const NODE_CIDR: &Variant = &VARIANTS[4];
 const PRIMARY: &Variant = &VARIANTS[10];
@@ -64,8 +93,7 @@ const PRIMARY: &Variant = &VARIANTS[10];
 mod seen {
     use super::*;
 
-    pub(super) fn a_relabelled_slice_leaves_its_old_service() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn a_relabelled_slice_leaves_its_old_service(stage: &mut Stage) {
         let slice_of = |service| apply(slice("web-1", service, "IPv4", &[ready("10.4.1.1")]));
         equal(&stage.step(
             &[
@@ -77,19 +105,18 @@ mod seen {
         ));
         let effect = stage.step(&[slice_of("b")], Size::Small);
         assert!(effect.differences.contains("features/a"), "{effect:?}");
-        let [upstream, ours] = v4(&stage);
+        let [upstream, ours] = v4(stage);
         assert!(upstream.contains("features/a:http -> 10.4.1.1:8080"));
         assert!(!ours.contains("features/a:http -> 10.4.1.1:8080"));
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
     }
 
-    pub(super) fn a_frontend_is_one_services_alone() {
+    pub(super) fn a_frontend_is_one_services_alone(stage: &mut Stage) {
         const SHARED: &str = "203.0.113.77";
         let shares = json!({"externalIPs": [SHARED]});
         let slice_of = |of: &str, ip| apply(slice(&format!("{of}-1"), of, "IPv4", &[ready(ip)]));
         // Whichever comes first, the one that is first by name has it.
         for (first, last) in [("a", "b"), ("b", "a")] {
-            let mut stage = stage(PLAIN);
             equal(&stage.step(
                 &[
                     apply(service(first, shares.clone())),
@@ -105,16 +132,17 @@ mod seen {
                 Size::Small,
             );
             assert!(effect.differences.contains(SHARED), "{effect:?}");
-            let [upstream, ours] = v4(&stage);
+            let [upstream, ours] = v4(stage);
             let rule_of = |of: &str| format!("\"features/{of}:http external IP\"");
             assert!(upstream.contains(&rule_of("a")) && upstream.contains(&rule_of("b")));
             assert!(ours.contains(&rule_of("a")) && !ours.contains(&rule_of("b")));
             equal(&stage.step(&[apply(service("b", json!({})))], Size::Small));
+            let delete = |name| Op::Delete(service(name, json!({})));
+            equal(&stage.step(&[delete("a"), delete("b")], Size::Small));
         }
     }
 
-    pub(super) fn an_annotation_rewrites_nothing() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn an_annotation_rewrites_nothing(stage: &mut Stage) {
         let annotated = || {
             let mut object = slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]);
             object["metadata"]["annotations"] = json!({"example/note": "new"});
@@ -127,7 +155,7 @@ mod seen {
         equal(&stage.step(&crowd(), Size::Large));
         let effect = stage.step(&[annotated()], Size::Large);
         // The comments, and nothing but the comments.
-        let [upstream, ours] = v4(&stage);
+        let [upstream, ours] = v4(stage);
         let comment = "-m comment --comment \"features/web:http -> 10.4.1.1:8080\" ";
         assert!(
             ours.contains(comment) && !upstream.contains(comment),
@@ -136,8 +164,7 @@ mod seen {
         equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Large));
     }
 
-    pub(super) fn a_lost_jump_is_repaired() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn a_lost_jump_is_repaired(stage: &mut Stage) {
         equal(&stage.step(&[web(json!({}))], Size::Small));
         let has_jump = |node: &Node| node.saved(Family::V4).contains("-A PREROUTING");
         for node in &stage.pairs()[0] {
@@ -152,8 +179,7 @@ mod seen {
         equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Small));
     }
 
-    pub(super) fn a_damaged_shared_chain_is_repaired_at_once() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn a_damaged_shared_chain_is_repaired_at_once(stage: &mut Stage) {
         let node_port = json!({"type": "NodePort", "ports": [
             {"name": "http", "port": 80, "nodePort": 30_080},
         ]});
@@ -163,31 +189,29 @@ mod seen {
             node.iptables("-t nat -F KUBE-NODEPORTS");
         }
         eventually(PATIENCE, || {
-            let [_, ours] = v4(&stage);
+            let [_, ours] = v4(stage);
             ensure(ours.contains("--dport 30080"), || ours)
         });
-        let [upstream, _] = v4(&stage);
+        let [upstream, _] = v4(stage);
         assert!(!upstream.contains("--dport 30080"), "{upstream}");
         // Any change makes kube-proxy write all shared chains anew.
         equal(&stage.step(&[apply(service("other", json!({})))], Size::Small));
     }
 
-    pub(super) fn chains_of_older_releases_are_removed() {
+    pub(super) fn chains_of_older_releases_are_removed(stage: &mut Stage) {
         const OLD: &str = "KUBE-XLB-AAAAAAAAAAAAAAAA";
-        let mut stage = stage(PLAIN);
         for node in &stage.pairs()[0] {
             node.iptables(&format!("-t nat -N {OLD}"));
         }
         let restart = [Op::RestartUpstream, Op::RestartOurs];
         let effect = stage.step(&restart, Size::Small);
         assert!(effect.differences.contains(OLD), "{effect:?}");
-        let [upstream, ours] = v4(&stage);
+        let [upstream, ours] = v4(stage);
         assert!(upstream.contains(OLD) && !ours.contains(OLD));
     }
 
-    pub(super) fn a_stale_chain_in_use_by_others_blocks_nothing() {
+    pub(super) fn a_stale_chain_in_use_by_others_blocks_nothing(stage: &mut Stage) {
         const STALE: &str = "KUBE-SVC-AAAAAAAAAAAAAAAA";
-        let mut stage = stage(PLAIN);
         for node in &stage.pairs()[0] {
             node.iptables(&format!("-t nat -N {STALE}"));
             node.iptables("-t nat -N NEIGHBOUR");
@@ -211,21 +235,19 @@ mod seen {
         equal(&stage.step(&[Op::Zone(Some("zone-b"))], Size::Small));
     }
 
-    pub(super) fn stale_chains_go_at_once_in_large_clusters() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn stale_chains_go_at_once_in_large_clusters(stage: &mut Stage) {
         let two = [ready("10.4.1.1"), ready("10.4.1.2")];
         equal(&stage.step(&[web(json!({})), endpoints(&two)], Size::Small));
         equal(&stage.step(&crowd(), Size::Large));
         // Without the wait that kube-proxy needs.
         stage.step(&[endpoints(&two[..1])], Size::Small);
-        let [_, ours] = v4(&stage);
+        let [_, ours] = v4(stage);
         assert!(ours.contains("--to-destination 10.4.1.1:8080"));
         assert!(!ours.contains("--to-destination 10.4.1.2:8080"));
         equal(&stage.step(&[], Size::Large));
     }
 
-    pub(super) fn a_new_pod_network_is_taken_over() {
-        let mut stage = stage(NODE_CIDR);
+    pub(super) fn a_new_pod_network_is_taken_over(stage: &mut Stage) {
         equal(&stage.step(
             &[web(json!({})), endpoints(&[ready("10.4.1.1")])],
             Size::Small,
@@ -243,8 +265,7 @@ mod seen {
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
     }
 
-    pub(super) fn a_new_node_address_is_taken_over() {
-        let mut stage = stage(PLAIN);
+    pub(super) fn a_new_node_address_is_taken_over(stage: &mut Stage) {
         let admitted = with_ingress(json!({"loadBalancerSourceRanges": ["192.0.2.99/32"]}));
         equal(&stage.step(&[admitted, endpoints(&[ready("10.4.1.1")])], Size::Small));
         stage
@@ -257,17 +278,16 @@ mod seen {
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
     }
 
-    pub(super) fn primary_without_an_address_is_nowhere() {
+    pub(super) fn primary_without_an_address_is_nowhere(stage: &mut Stage) {
         const ANYWHERE: &str = "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS";
         let [primary, _] = NODE_ADDRESSES;
-        let mut stage = stage(PRIMARY);
         let mut node = objects::node("", "");
         node["status"]["addresses"] = json!([]);
         stage.api().apply(&node);
         // kube-proxy would be started again, wait for half a minute and then take all addresses.
         ends(&mut stage.pairs()[0][0]);
         // A running daemon keeps the address.
-        assert!(v4(&stage)[1].contains(&format!("-d {primary}/32 ")));
+        assert!(v4(stage)[1].contains(&format!("-d {primary}/32 ")));
         stage.prepare(&[Op::RestartOurs]);
         let ours = &mut stage.pairs()[0][1];
         eventually(PATIENCE, || {
@@ -281,13 +301,6 @@ mod seen {
         eventually(PATIENCE, || stage.pairs()[0][1].shows(Family::V4, &sign));
         equal(&stage.step(&[Op::RestartUpstream], Size::Small));
     }
-}
-
-fn stage(variant: &'static Variant) -> Stage {
-    let mut stage = Stage::new(&[features::NAMESPACE, "north"]);
-    stage.cast(&[variant]);
-    equal(&stage.step(&[], Size::Small));
-    stage
 }
 
 /// Waits until a kube-proxy ends, which leaves it to its supervisor to start it again.
