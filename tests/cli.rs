@@ -99,6 +99,10 @@ fn a_written_configuration_is_written_the_same_again() {
     let written = fs::read_to_string(first).unwrap();
     assert!(written.contains("clusterCIDR: 10.4.0.0/14\n"), "{written}");
     assert_eq!(fs::read_to_string(second).unwrap(), written);
+    let refused = file("refused.yaml");
+    let output = run(&["--cluster-cidr=10.0.0.0/33", "--write-config-to", &refused]);
+    assert_eq!(output.code, Some(64));
+    assert!(!fs::exists(refused).unwrap());
     let output = run(&["--write-config-to", "/nowhere/at/all"]);
     assert_eq!(output.code, Some(1));
 }
