@@ -142,7 +142,7 @@ pub const TABLE: &[Row] = &[
     ),
     row(
         "cluster-cidr",
-        "10.4.0.0/14",
+        "10.4.1.7/14",
         Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ"),
     ),
     row("config", "", Scene(answers::file_counts)),

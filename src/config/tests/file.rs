@@ -3,13 +3,7 @@
 //! Upstream: `cmd/kube-proxy/app/options_test.go`,
 //! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.37)
 
-use std::time::Duration;
-
 use super::*;
-use crate::host::ConntrackSettings;
-use crate::model::ExternalIps;
-use crate::render::LocalDetector;
-use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::Gap;
 use crate::watch::api::ApiOptions;
 
@@ -47,54 +41,6 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         ..ApiOptions::default()
     });
     assert_eq!(config.rules.source, cluster);
-}
-
-#[test]
-fn fields_become_the_options_of_modules() {
-    let config = loaded(
-        "iptables: {masqueradeBit: 0, masqueradeAll: true, localhostNodePorts: false, \
-         syncPeriod: 1m, minSyncPeriod: 5s}\n\
-         detectLocalMode: BridgeInterface\n\
-         detectLocal: {bridgeInterface: cbr0}\n\
-         nodePortAddresses: [primary]\n\
-         hostnameOverride: ' Worker-A '\n\
-         bindAddress: 192.168.0.7\n\
-         bindAddressHardFail: true\n\
-         featureGates: {AllowServiceExternalIPs: false}\n\
-         logging: {format: json, verbosity: 300, flushFrequency: 1000000000}\n\
-         conntrack: {maxPerCore: 1, min: 2, tcpEstablishedTimeout: 3s, tcpCloseWaitTimeout: 4s, \
-         tcpBeLiberal: true, udpTimeout: 5s, udpStreamTimeout: 6s}\n",
-    );
-    for (_, environment) in config.rules.render_settings.into_pairs() {
-        assert_eq!(environment.fixed.masquerade.bit, 0);
-        assert!(environment.fixed.masquerade.is_for_all);
-        assert!(!environment.fixed.has_localhost_node_ports);
-        assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
-        let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
-        assert_eq!(environment.local_mode, bridge);
-        assert_eq!(
-            environment.node_port_addresses,
-            vec![NodePortAddressItem::Primary]
-        );
-        assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());
-    }
-    assert_eq!(config.rules.node_name, "worker-a");
-    assert_eq!(config.sync_period, Duration::from_secs(60));
-    assert_eq!(config.pacer.longest_retry, Duration::from_secs(60));
-    assert_eq!(config.pacer.gap, Gap::Fixed(Duration::from_secs(5)));
-    assert_eq!(config.serving.bind_failure, BindFailure::Exit);
-    assert_eq!(config.logging, LoggingFormat::Json);
-    assert_eq!(config.verbosity, 255);
-    let conntrack = ConntrackSettings {
-        max_per_core: 1,
-        min: 2,
-        tcp_established_timeout: Duration::from_secs(3),
-        tcp_close_wait_timeout: Duration::from_secs(4),
-        is_tcp_liberal: true,
-        udp_timeout: Duration::from_secs(5),
-        udp_stream_timeout: Duration::from_secs(6),
-    };
-    assert_eq!(config.node.conntrack, conntrack);
 }
 
 #[test]
@@ -184,16 +130,6 @@ fn wrong_types_are_fatal_and_named() {
     }
     let long = with_file("", &format!("iptables: [{}]", "1,".repeat(10_000))).unwrap_err();
     assert!(long.len() < 300, "{long}");
-}
-
-#[test]
-fn numbers_are_those_of_yaml_as_go_reads_it() {
-    let score = |text| loaded(&format!("oomScoreAdj: {text}\n")).node.oom_score_adj;
-    assert_eq!(score("5.0"), 5);
-    assert_eq!(score("1e2"), 100);
-    assert_eq!(score("010"), 8);
-    assert_eq!(score("0x10"), 16);
-    assert_eq!(score("-7"), -7);
 }
 
 #[test]

@@ -156,13 +156,3 @@ fn served(flags: &str) -> (String, String) {
     });
     (metrics, healthz)
 }
-
-/// Only in a file, an IPv6 bind address changes the other defaults to IPv6.
-#[test]
-fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
-    let serving = configured("--bind-address=fd00::1").unwrap().serving;
-    assert_eq!(serving.metrics.unwrap().to_string(), "127.0.0.1:10249");
-    let serving = loaded("bindAddress: fd00::1").serving;
-    assert_eq!(serving.metrics.unwrap().to_string(), "[::1]:10249");
-    assert_eq!(serving.healthz.unwrap().to_string(), "[::]:10256");
-}

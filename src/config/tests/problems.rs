@@ -95,6 +95,8 @@ logging: {verbosity: 2147483648}
     --v: must be from 0 to 4294967295, got -1
 ",
     );
+    // No line has a higher verbosity.
+    assert_eq!(loaded("logging: {verbosity: 300}").verbosity, 255);
 }
 
 #[test]

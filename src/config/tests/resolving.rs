@@ -8,62 +8,11 @@ use std::time::Duration;
 use super::*;
 use crate::net::IpFamily;
 use crate::render::TreeThresholds;
-use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::Gap;
 use crate::watch::api::{Encoding, RateLimit};
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
-}
-
-#[test]
-fn networks_come_alone_or_one_of_each_family() {
-    let mode = |flags| good(flags).rules.render_settings.v4.local_mode;
-    let cidrs = |texts: &[&str]| {
-        LocalMode::ClusterCidr(texts.iter().map(|text| text.parse().unwrap()).collect())
-    };
-    assert_eq!(mode("--cluster-cidr=10.0.0.0/8"), cidrs(&["10.0.0.0/8"]));
-    assert_eq!(mode("--cluster-cidr=10.4.1.7/14"), cidrs(&["10.4.0.0/14"]));
-    assert_eq!(mode("--cluster-cidr=fd00::/8"), cidrs(&["fd00::/8"]));
-    assert_eq!(
-        mode("--cluster-cidr=10.0.0.0/8,fd00::/8"),
-        cidrs(&["10.0.0.0/8", "fd00::/8"])
-    );
-    assert_eq!(
-        mode("--cluster-cidr=fd00::/8,10.0.0.0/8"),
-        cidrs(&["fd00::/8", "10.0.0.0/8"])
-    );
-}
-
-#[test]
-fn nodeport_addresses_are_networks_and_keywords() {
-    let source = |flags| good(flags).rules.render_settings.v4.node_port_addresses;
-    assert_eq!(
-        source("--nodeport-addresses=primary"),
-        vec![NodePortAddressItem::Primary]
-    );
-    assert_eq!(source("--nodeport-addresses="), Vec::new());
-    let within = |texts: &[&str]| {
-        let networks = texts.iter().map(|text| text.parse().unwrap());
-        networks
-            .map(NodePortAddressItem::Network)
-            .collect::<Vec<_>>()
-    };
-    let two = within(&["10.0.0.0/8", "fd00::/8"]);
-    assert_eq!(source("--nodeport-addresses=10.0.0.0/8,fd00::/8"), two);
-    assert_eq!(
-        source("--nodeport-addresses 10.0.0.0/8 --nodeport-addresses fd00::/8"),
-        two
-    );
-    let mixed = [
-        within(&["fd00::/8", "127.0.0.0/8", "::1/128"]),
-        vec![NodePortAddressItem::Primary],
-        within(&["0.0.0.0/0", "::/0", "fd00::/8"]),
-    ];
-    assert_eq!(
-        source("--nodeport-addresses=fd00::/8,localhost,primary,all,fd00::/8"),
-        mixed.concat()
-    );
 }
 
 #[test]
