@@ -72,34 +72,6 @@ fn check_noted(fields: Value, expected: &[&str], noted: &[&str]) {
 }
 
 #[test]
-fn conditions_have_defaults_of_their_own() {
-    let with = |conditions: Value| json!({ "addresses": ["10.1.0.1"], "conditions": conditions });
-    check(with(json!({})), "10.1.0.1 ready serving");
-    check(with(json!(null)), "10.1.0.1 ready serving");
-    check(
-        with(json!({ "ready": null, "serving": null })),
-        "10.1.0.1 ready serving",
-    );
-    // Not ready does not make it not serving.
-    check(with(json!({ "ready": false })), "10.1.0.1 serving");
-    check(
-        with(json!({ "ready": true, "serving": false })),
-        "10.1.0.1 ready",
-    );
-    let leaving = json!({ "ready": false, "serving": true, "terminating": true });
-    check(with(leaving), "10.1.0.1 serving terminating");
-}
-
-#[test]
-fn local_endpoints_are_those_of_our_node() {
-    let on = |node: Value| json!({ "addresses": ["10.1.0.1"], "nodeName": node });
-    check(on(json!("here")), "10.1.0.1 ready serving local");
-    check(on(json!("there")), "10.1.0.1 ready serving");
-    check(on(json!("")), "10.1.0.1 ready serving");
-    check(on(json!(null)), "10.1.0.1 ready serving");
-}
-
-#[test]
 fn nothing_is_local_to_a_nameless_node() {
     let endpoint =
         json!({ "addresses": ["10.1.0.1"], "nodeName": "", "hints": { "forNodes": [{}] } });
@@ -109,25 +81,6 @@ fn nothing_is_local_to_a_nameless_node() {
         shown(&slice.unwrap().endpoints[0]),
         "10.1.0.1 ready serving for-others"
     );
-}
-
-#[test]
-fn hints_name_nodes_and_zones() {
-    let with = |hints: Value| json!({ "addresses": ["10.1.0.1"], "hints": hints });
-    let names = |names: &[&str]| -> Value { names.iter().map(|n| json!({ "name": n })).collect() };
-    check(
-        with(json!({ "forZones": [], "forNodes": [] })),
-        "10.1.0.1 ready serving",
-    );
-    check(with(json!(null)), "10.1.0.1 ready serving");
-    check(
-        with(json!({ "forZones": names(&["b", "a"]) })),
-        r#"10.1.0.1 ready serving zones ["b", "a"]"#,
-    );
-    let nodes = json!({ "forNodes": names(&["there", "here"]) });
-    check(with(nodes), "10.1.0.1 ready serving for-us");
-    let nodes = json!({ "forNodes": names(&["there"]) });
-    check(with(nodes), "10.1.0.1 ready serving for-others");
 }
 
 #[test]

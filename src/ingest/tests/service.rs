@@ -91,20 +91,6 @@ fn check_all(table: &str) {
     }
 }
 
-#[test]
-fn some_services_have_no_rules() {
-    check_all(
-        r#"
-{} => 10.96.0.7 :80/tcp | -
-{"clusterIP": ""} => - | -
-{"clusterIP": null} => - | -
-{"clusterIP": "None", "clusterIPs": ["None"]} => - | -
-{"type": "ExternalName"} => - | -
-{"ports": []} => 10.96.0.7 | -
-"#,
-    );
-}
-
 /// Without families the list is not looked at.
 #[test]
 fn cluster_ip_is_found_by_family() {
@@ -128,18 +114,6 @@ fn cluster_ips_that_are_none_cost_their_family() {
 {"clusterIPs": ["10.96.0.7", "10.96.0.8"], "ipFamilies": ["IPv4", "IPv6"]} => 10.96.0.7 :80/tcp | -
     spec.clusterIPs[1]: `10.96.0.8` is not a valid IPv6 address
 "#,
-    );
-}
-
-#[test]
-fn old_spellings_of_addresses_become_canonical() {
-    check(
-        json!({
-            "clusterIP": "010.096.000.007",
-            "externalIPs": ["::ffff:192.0.2.1", "192.000.002.020"],
-            "loadBalancerSourceRanges": ["203.000.113.077/025"],
-        }),
-        "10.96.0.7 external [192.0.2.1, 192.0.2.20] from [203.0.113.0/25] :80/tcp | -",
     );
 }
 
@@ -268,22 +242,6 @@ fn affinity_has_a_default_timeout() {
         let expected = "10.96.0.7 sticky 10800s :80/tcp | -";
         check_noted(with("ClientIP", config), expected, &[&problem]);
     }
-}
-
-/// Also one of the other family.
-#[test]
-fn external_policy_needs_an_external_address() {
-    check_all(
-        r#"
-{"externalTrafficPolicy": "Local", "type": "NodePort"} => 10.96.0.7 external-local :80/tcp | -
-{"externalTrafficPolicy": "Local", "type": "ClusterIP"} => 10.96.0.7 :80/tcp | -
-{"externalTrafficPolicy": "Local", "type": null} => 10.96.0.7 :80/tcp | -
-{"externalTrafficPolicy": "Local", "type": "ClusterIP", "externalIPs": ["192.0.2.9"]} => 10.96.0.7 external [192.0.2.9] external-local :80/tcp | -
-{"externalTrafficPolicy": "Local", "type": null, "externalIPs": ["192.0.2.9"]} => 10.96.0.7 external [192.0.2.9] external-local :80/tcp | -
-{"externalTrafficPolicy": "Local", "type": "ClusterIP", "externalIPs": ["2001:db8::9"]} => 10.96.0.7 external-local :80/tcp | -
-{"externalTrafficPolicy": "Cluster", "type": "NodePort"} => 10.96.0.7 :80/tcp | -
-"#,
-    );
 }
 
 #[test]
