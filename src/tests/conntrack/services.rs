@@ -99,19 +99,6 @@ fn of_too_many_endpoints_none_keeps_its_flows() {
 }
 
 #[test]
-fn a_service_that_is_gone_takes_its_flows_along() {
-    check(
-        &change(Some(SHOP), None),
-        &[
-            "10.96.0.10:53 10.4.0.1:5353 goes",
-            "10.96.0.10:53 10.4.0.2:5353 goes",
-            // Goes where it would go now.
-            "10.96.0.10:53 10.96.0.10:53 stays",
-        ],
-    );
-}
-
-#[test]
 fn a_port_that_changes_takes_its_flows_along() {
     let before = Shop {
         node_port: Some(30053),

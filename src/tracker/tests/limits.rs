@@ -168,24 +168,6 @@ fn after_a_list_the_choice_depends_on_the_objects_alone() {
 }
 
 #[test]
-fn namespaces_are_counted_separately() {
-    let mut tracker = tracker();
-    tell(&mut tracker, services(&[("a", 15)]));
-    let Change::Service(_, of) = service("a", 80) else {
-        unreachable!("it is there");
-    };
-    let other = ServiceName::new("other", "a");
-    tracker.apply(Change::Service(other.clone(), of));
-    let Change::Slice(_, Some(mut slice), _) = sized("a", "a", 15) else {
-        unreachable!("it is there");
-    };
-    slice.service = other;
-    let name = SliceName::new("other", "a");
-    tracker.apply(Change::Slice(name, Some(slice), None));
-    assert!(not_full(&tracker).is_empty());
-}
-
-#[test]
 fn only_endpoints_of_ports_of_the_service_count() {
     let mut tracker = tracker();
     tell(&mut tracker, services(&[("a", 15)]));

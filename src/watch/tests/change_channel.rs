@@ -54,15 +54,6 @@ fn changes_of_a_disabled_family_are_dropped() {
     assert_eq!(value(&metrics, total), "0");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_change_wakes_a_receiver_that_waits() {
-    let (sender, mut receiver) = of_v4(&Metrics::new().unwrap());
-    let task = tokio::spawn(async move { receiver.recv().await });
-    tokio::task::yield_now().await;
-    sender.send(IpFamily::V4, Change::Listed(Kind::Node));
-    assert_eq!(task.await.unwrap(), Some(vec![Change::Listed(Kind::Node)]));
-}
-
 #[test]
 fn the_node_of_the_first_list_is_sent_once() {
     let node = |zone: &str| {

@@ -41,30 +41,20 @@ impl Followed {
         }
     }
 
-    /// Waits until this many files cannot be used and objects are skipped.
-    async fn expect_unusable(&self, files: i64, objects: i64) {
+    /// Waits until so many files cannot be used, objects are skipped, and fields are ignored.
+    async fn expect_counted(&self, expected: [i64; 3]) {
+        let metrics = &self.metrics;
         let found = || {
-            let metrics = &self.metrics;
-            (metrics.unusable_files.get(), metrics.skipped_objects.get())
+            let (files, objects) = (&metrics.unusable_files, &metrics.skipped_objects);
+            [files.get(), objects.get(), metrics.ignored_fields.get()]
         };
         let wait = async {
-            while found() != (files, objects) {
+            while found() != expected {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let outcome = timeout(Duration::from_secs(20), wait).await;
         assert!(outcome.is_ok(), "{:?}", found());
-    }
-
-    /// Waits until this many fields are ignored.
-    async fn expect_ignored(&self, fields: i64) {
-        let wait = async {
-            while self.metrics.ignored_fields.get() != fields {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let outcome = timeout(Duration::from_secs(20), wait).await;
-        assert!(outcome.is_ok(), "{}", self.metrics.ignored_fields.get());
     }
 
     /// Waits until these are all Services.
@@ -133,10 +123,10 @@ async fn a_file_that_was_never_valid_costs_only_itself() {
     write(path, "a.yaml", &format!("{wrong}{}", service("a", "")));
     let list = timeout(Duration::from_secs(20), followed.next_list());
     assert_eq!(list.await.unwrap(), ["default/a"]);
-    followed.expect_unusable(1, 1).await;
+    followed.expect_counted([1, 1, 0]).await;
     write(path, "b.yaml", &service("b", ""));
     followed.expect(&["default/a", "default/b"]).await;
-    followed.expect_unusable(0, 1).await;
+    followed.expect_counted([0, 1, 0]).await;
 }
 
 #[tokio::test]
@@ -184,11 +174,11 @@ async fn ignored_fields_are_counted() {
     let directory = directory(&[("a.yaml", &service("a", spec))]);
     let mut followed = Followed::start(directory.path());
     followed.expect(&["default/a"]).await;
-    followed.expect_ignored(3).await;
+    followed.expect_counted([0, 0, 3]).await;
     write(directory.path(), "a.yaml", &service("a", ""));
     write(directory.path(), "b.yaml", &service("b", ""));
     followed.expect(&["default/a", "default/b"]).await;
-    followed.expect_ignored(0).await;
+    followed.expect_counted([0, 0, 0]).await;
 }
 
 /// Files of other names next to the path are ignored, unless a link leads to them.

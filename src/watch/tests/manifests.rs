@@ -164,27 +164,6 @@ fn files_are_found_by_name_at_any_depth() {
 }
 
 #[test]
-fn a_later_file_replaces_objects_of_an_earlier_one() {
-    let files = [
-        ("1.yaml", service("a", "clusterIP: 10.0.0.1")),
-        ("2.yaml", service("a", "clusterIP: 10.0.0.2")),
-    ];
-    let files: Vec<_> = files
-        .iter()
-        .map(|(name, text)| (*name, text.as_str()))
-        .collect();
-    let manifests = check(&files, &["default/a=10.0.0.2"]);
-    let [note] = manifests.notes.as_slice() else {
-        panic!("{:?}", manifests.notes);
-    };
-    assert!(
-        note.contains("2.yaml`: Service `default/a` replaces"),
-        "{note}"
-    );
-    assert!(note.ends_with("1.yaml`"), "{note}");
-}
-
-#[test]
 fn errors_name_file_and_line() {
     #[track_caller]
     fn check_error(name: &str, text: &str, line: Option<u64>, reason: &str) {

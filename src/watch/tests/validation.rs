@@ -255,6 +255,9 @@ fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
     assert!(manifests.notes.is_empty(), "{:?}", manifests.notes);
     let lenient = load_as(files.path(), Validation::Lenient);
     assert_eq!((lenient.errors.len(), lenient.notes.len()), (0, 2));
+    let note = &lenient.notes[1];
+    let expected = "b.yaml`: Service `default/web` replaces the one in `";
+    assert!(note.contains(expected), "{note}");
 }
 
 #[test]
