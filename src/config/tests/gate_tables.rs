@@ -49,26 +49,6 @@ fn a_value_that_either_release_accepts_is_accepted() {
     }
 }
 
-/// One release does not have these, and the other rejects them: so would any kube-proxy.
-#[test]
-fn a_value_that_neither_release_accepts_is_a_problem() {
-    for (name, value, problem) in [
-        (
-            "SidecarContainers",
-            false,
-            "feature gate `SidecarContainers` must be true, got false",
-        ),
-        (
-            "PreferSameTrafficDistribution",
-            false,
-            "feature gate `PreferSameTrafficDistribution` must be true, got false",
-        ),
-    ] {
-        assert_eq!(problems(&[(name, value)]), [problem], "{name}");
-        assert_eq!(notes(&set(&[(name, value)])), []);
-    }
-}
-
 /// A release that this version does not follow may have them.
 #[test]
 fn unknown_gates_are_ignored_with_a_warning() {

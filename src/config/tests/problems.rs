@@ -241,6 +241,9 @@ hostnameOverride: ' '
 --feature-gates=GitRepoVolumeDriver=true
     --feature-gates: feature gate `GitRepoVolumeDriver` must be false, got true
     hint: remove the gate
+--feature-gates=SidecarContainers=false
+    --feature-gates: feature gate `SidecarContainers` must be true, got false
+    hint: remove the gate
 --manifests=a --manifests=b
     --manifests: must be given once, got a and b
     hint: put the files into one folder
