@@ -110,29 +110,16 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
 }
 
 #[test]
-fn the_address_comes_from_the_kubeconfig_unless_overridden() {
-    const PLAIN: &str = "
+fn a_server_without_a_scheme_has_tls_if_the_kubeconfig_says_so() {
+    const WITH_TLS: &str = "
 current-context: x
 contexts: [{name: x, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: 'http://10.0.0.1:8080'}}]
+clusters: [{name: c, cluster: {server: '10.0.0.1:6443', insecure-skip-tls-verify: true}}]
 users: [{name: u, user: {token: secret}}]
 ";
-    let insecure = PLAIN.replace(
-        "{server: 'http://10.0.0.1:8080'}",
-        "{server: '10.0.0.1:6443', insecure-skip-tls-verify: true}",
-    );
-    check_address(Some(PLAIN), None, Some("http://10.0.0.1:8080/"));
-    check_address(
-        Some(PLAIN),
-        Some("http://10.0.0.2:80"),
-        Some("http://10.0.0.2:80/"),
-    );
-    check_address(Some(&insecure), None, Some("https://10.0.0.1:6443/"));
-    check_address(
-        Some(&insecure),
-        Some("[fd00::1]:7"),
-        Some("https://[fd00::1]:7/"),
-    );
+    check_address(Some(WITH_TLS), None, Some("https://10.0.0.1:6443/"));
+    let master = Some("[fd00::1]:7");
+    check_address(Some(WITH_TLS), master, Some("https://[fd00::1]:7/"));
     check_address(None, Some("10.0.0.3:8080"), Some("http://10.0.0.3:8080/"));
     check_address(None, Some("/no/address"), None);
     check_address(Some("current-context: y"), None, None);
