@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::scene::{HEADER, UNSERVED, first_restore, run, said};
+use super::scene::{HEADER, run, said};
 use super::table::Row;
 
 /// Runs `--check-config` on a file of these fields. Returns the exit code, stdout and stderr.
@@ -83,23 +83,6 @@ pub fn file_counts(row: &Row, folder: &Path) {
         let written = fs::read_to_string(&written).unwrap();
         let line = format!("\noomScoreAdj: {score}\n");
         assert!(written.contains(&line), "{written}");
-    }
-}
-
-/// `--manifests`: those are the Services, of whatever folder.
-pub fn follows_files(row: &Row, folder: &Path) {
-    for name in ["one", "two"] {
-        let path = folder.join(name);
-        fs::create_dir(&path).unwrap();
-        let service = format!(
-            "{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, \
-             spec: {{ports: [{{port: 80}}]}}}}"
-        );
-        fs::write(path.join("service.yaml"), service).unwrap();
-        let flag = format!("--{}={}", row.flag, path.display());
-        let rules = first_restore(&[&[flag.as_str()], &UNSERVED[..]].concat());
-        assert_eq!(rules.contains("default/one"), name == "one", "{rules}");
-        assert_eq!(rules.contains("default/two"), name == "two", "{rules}");
     }
 }
 

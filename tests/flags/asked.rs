@@ -63,20 +63,3 @@ pub fn at_an_address(row: &Row, folder: &Path) {
         "{heard}"
     );
 }
-
-/// `--kube-api-content-type`: what is accepted, and a list in no other form.
-pub fn in_an_encoding(row: &Row, _: &Path) {
-    for (flag, takes_protobuf) in [(Some(row.typed()), false), (None, true)] {
-        let (address, requests) = listen();
-        let master = format!("--master=http://{address}");
-        let flags: Vec<&str> = flag.iter().map(String::as_str).chain([&*master]).collect();
-        let heard = first(&requests, &flags);
-        let accepted = heard
-            .lines()
-            .find(|line| line.starts_with("accept: "))
-            .unwrap();
-        let protobuf = "application/vnd.kubernetes.protobuf";
-        assert_eq!(accepted.contains(protobuf), takes_protobuf, "{heard}");
-        assert!(accepted.contains("application/json"), "{heard}");
-    }
-}

@@ -78,18 +78,6 @@ pub fn listens(row: &Row, _: &Path) {
     }
 }
 
-/// `--profiling`: pages that are not there by themselves.
-pub fn serves_more(row: &Row, _: &Path) {
-    needs!(Kernel);
-    // Only PUT is allowed.
-    for (flags, expected) in [(&[row.typed().as_str()][..], 406), (&[], 404)] {
-        let (node, _daemon) = spawn(flags);
-        eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/metrics"));
-        let (status, _) = http::get(&node.netns, Daemon::METRICS, "/debug/flags/v").unwrap();
-        assert_eq!(status, expected, "{flags:?}");
-    }
-}
-
 /// `--status-page=false`: no page for a browser, but those for commands.
 pub fn serves_no_html(row: &Row, _: &Path) {
     needs!(Kernel);

@@ -114,14 +114,8 @@ pub fn rules(folder: &Folder, flags: &[&str]) -> String {
         &UNSERVED[..],
         flags,
     ];
-    first_restore(&args.concat())
-}
-
-/// The same of whatever is named.
-#[track_caller]
-pub fn first_restore(flags: &[&str]) -> String {
-    let child = dry_run(flags).stdout(Stdio::piped()).spawn().unwrap();
-    let mut child = Ended(child);
+    let child = dry_run(&args.concat()).stdout(Stdio::piped()).spawn();
+    let mut child = Ended(child.unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let lines = lines.map(Result::unwrap);
     let mut text = String::new();

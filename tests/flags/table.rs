@@ -234,7 +234,10 @@ pub const TABLE: &[Row] = &[
     row(
         "kube-api-content-type",
         "application/json",
-        Scene(asked::in_an_encoding),
+        Test(
+            "bytes.rs",
+            "protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json",
+        ),
     ),
     row("kube-api-qps", "20", Told(rate, "20 a second, 10 at once")),
     row(
@@ -258,7 +261,14 @@ pub const TABLE: &[Row] = &[
         "json",
         Test("log_formats.rs", "every_line_is_json_if_that_is_the_format"),
     ),
-    row("manifests", "", Scene(answers::follows_files)),
+    row(
+        "manifests",
+        "",
+        Test(
+            "config_file.rs",
+            "a_file_that_says_the_same_or_nothing_ends_nobody",
+        ),
+    ),
     row(
         "masquerade-all",
         "true",
@@ -294,7 +304,11 @@ pub const TABLE: &[Row] = &[
         "veth",
         Rule("! -i veth+ -j"),
     ),
-    row("profiling", "true", Scene(machine::serves_more)),
+    row(
+        "profiling",
+        "true",
+        Test("pages.rs", "the_log_level_is_changed_while_running"),
+    ),
     row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
     row(
         "service-dispatch",
