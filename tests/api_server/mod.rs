@@ -2,7 +2,7 @@
 //! anywhere, refused, repeated, flooded, or from another time. In the end the rules are those of a
 //! fresh list.
 //!
-//! Most of it happens in virtual time, without a socket; what is about connections, on real ones.
+//! It happens in virtual time, without a socket, but for certificates of clients.
 
 #[path = "../support/scripted.rs"]
 mod scripted;
@@ -15,7 +15,6 @@ mod growth;
 mod logged;
 mod node;
 mod restarts;
-mod sockets;
 
 use std::time::Duration;
 

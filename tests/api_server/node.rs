@@ -49,8 +49,6 @@ pub struct Rules {
     restored: Restored,
     /// Rules that must be there at all times, once they are.
     lasting: Option<&'static str>,
-    /// Those after the last change.
-    latest: Arc<Mutex<Vec<String>>>,
 }
 
 impl Rules {
@@ -70,7 +68,6 @@ impl Rules {
             syncer: Syncer::new(Fake::default(), tracker, options, Instant::now),
             restored,
             lasting: None,
-            latest: Arc::default(),
         }
     }
 
@@ -90,7 +87,6 @@ impl Rules {
             let rules = self.restore();
             let has = |text: &str| rules.iter().any(|rule| rule.contains(text));
             assert!(self.lasting.is_none_or(has), "{rules:#?}");
-            *self.latest.lock().unwrap() = rules;
         }
     }
 }
@@ -245,19 +241,4 @@ pub fn restored(time: Duration, answer: impl FnMut(&Asked) -> Reply + Send + 'st
         rules.lasting = Some("ns/still:p -> 10.180.0.1:8080");
         follow(&server(client(answer)), time, rules).await
     })
-}
-
-/// Follows a real server until the rules are these, for so long at most.
-pub async fn follow_until(server: &ApiClient, listed: &[String], most: Duration) {
-    let rules = Rules::new(Restored::Always);
-    let latest = Arc::clone(&rules.latest);
-    let is_there = async {
-        while *latest.lock().unwrap() != listed {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::select! {
-        followed = follow(server, most, rules) => followed.ends_as(listed, "too late"),
-        () = is_there => {}
-    }
 }
