@@ -261,10 +261,8 @@ fn message(written: Written, kind: Kind, what: &str, object: &Value) -> Vec<u8> 
         }
         Written::Protobuf => {
             let (version, name) = kind.names();
-            let raw = enveloped(version, name, encoded(kind, object));
-            let object = Some(Extension { raw });
-            let kind = what.to_owned();
-            let event = WatchEvent { kind, object }.encode_to_vec();
+            let raw = enveloped(version, name, &encoded(kind, object));
+            let event = [field(1, what.as_bytes()), field(2, &field(1, &raw))].concat();
             let length = u32::try_from(event.len()).unwrap();
             [&length.to_be_bytes(), event.as_slice()].concat()
         }
@@ -281,12 +279,13 @@ fn list(written: Written, kind: Kind, version: &str, token: &str, objects: &[Val
             list.to_string().into_bytes()
         }
         Written::Protobuf => {
-            let metadata = Some(ListMeta {
-                resource_version: version.to_owned(),
-                resume: token.to_owned(),
-            });
-            let items = objects.iter().map(|object| encoded(kind, object)).collect();
-            enveloped(api_version, &name, List { metadata, items }.encode_to_vec())
+            let metadata = [field(2, version.as_bytes()), field(3, token.as_bytes())].concat();
+            let items = objects
+                .iter()
+                .map(|object| field(2, &encoded(kind, object)));
+            let items: Vec<_> = items.collect();
+            let list = [field(1, &metadata), items.concat()].concat();
+            enveloped(api_version, &name, &list)
         }
     }
 }
@@ -302,57 +301,15 @@ fn encoded(kind: Kind, object: &Value) -> Vec<u8> {
     }
 }
 
-fn enveloped(api_version: &str, kind: &str, raw: Vec<u8>) -> Vec<u8> {
-    let type_meta = Some(TypeMeta {
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-    });
-    let unknown = Unknown { type_meta, raw };
-    [b"k8s\0".as_slice(), &unknown.encode_to_vec()].concat()
+fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let types = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".as_slice(), &field(1, &types), &field(2, raw)].concat()
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct TypeMeta {
-    #[prost(string, tag = 1)]
-    api_version: String,
-    #[prost(string, tag = 2)]
-    kind: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Unknown {
-    #[prost(message, optional, tag = 1)]
-    type_meta: Option<TypeMeta>,
-    #[prost(bytes = "vec", tag = 2)]
-    raw: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Extension {
-    #[prost(bytes = "vec", tag = 1)]
-    raw: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct WatchEvent {
-    #[prost(string, tag = 1)]
-    kind: String,
-    #[prost(message, optional, tag = 2)]
-    object: Option<Extension>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ListMeta {
-    #[prost(string, tag = 2)]
-    resource_version: String,
-    #[prost(string, tag = 3)]
-    resume: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct List {
-    #[prost(message, optional, tag = 1)]
-    metadata: Option<ListMeta>,
-    #[prost(bytes = "vec", repeated, tag = 2)]
-    items: Vec<Vec<u8>>,
+/// A field of a message in protobuf: a text, or another message.
+fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag << 3 | 2];
+    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
+    out.extend_from_slice(content);
+    out
 }
