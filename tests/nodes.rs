@@ -293,6 +293,16 @@ fn check_labels(scene: &Scene) {
     );
 }
 
+/// Exit code, command, and texts on stderr.
+const UNREADABLE: &str = "\
+1 | services --node=nothing   | no Pod of deltaproxy or kube-proxy on node `nothing` | hint:
+2 | status --node=pending     | node `pending`: Pod kube-system/deltaproxy-pending is Pending | hint:
+1 | services --node=gone      | no sandbox of kube-system/deltaproxy-gone
+1 | services --node=down      | connection refused | kubectl get node down
+1 | services --node=elsewhere | no page /rules at port 1 of Pod kube-system/deltaproxy-elsewhere: | connection refused
+1 | services --node=silent --request-timeout=2s | node `silent`: no answer within 2 s | hint:
+";
+
 /// A node that cannot be read is an error with a hint, and stops no others.
 fn check_failures(scene: &Scene) {
     let listen = || TcpListener::bind("10.200.0.1:0").unwrap();
@@ -310,41 +320,16 @@ fn check_failures(scene: &Scene) {
     }
     scene.run_pods(&["deltaproxy-elsewhere".to_owned()]);
 
-    scene.fails(
-        1,
-        &["services", "--node=nothing"],
-        &["no Pod of deltaproxy or kube-proxy on node `nothing`\nhint: "],
-    );
-    scene.fails(
-        2,
-        &["status", "--node=pending"],
-        &["node `pending`: Pod kube-system/deltaproxy-pending is Pending\nhint: "],
-    );
-    scene.fails(
-        1,
-        &["services", "--node=gone"],
-        &["no sandbox of kube-system/deltaproxy-gone"],
-    );
-    scene.fails(
-        1,
-        &["services", "--node=down"],
-        &["connection refused", "kubectl get node down"],
-    );
-    scene.fails(
-        1,
-        &["services", "--node=elsewhere"],
-        &[
-            "no page /rules at port 1 of Pod kube-system/deltaproxy-elsewhere: ",
-            "connection refused",
-        ],
-    );
-    let started = Instant::now();
-    scene.fails(
-        1,
-        &["services", "--node=silent", "--request-timeout=2s"],
-        &["node `silent`: no answer within 2 s\nhint: "],
-    );
-    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+    for line in UNREADABLE.lines() {
+        let columns: Vec<&str> = line.split(" | ").map(str::trim).collect();
+        let [code, args, texts @ ..] = &columns[..] else {
+            panic!("not three columns: {line}");
+        };
+        let args: Vec<&str> = args.split(' ').collect();
+        let started = Instant::now();
+        scene.fails(code.parse().unwrap(), &args, texts);
+        assert!(started.elapsed() < PATIENCE, "{line}");
+    }
 
     // The others are shown, and none of these stops them.
     let all = scene.run(&["status", "--all-nodes", "--request-timeout=2s"]);
