@@ -95,16 +95,6 @@ impl DryRun {
     }
 }
 
-#[test]
-fn a_file_that_is_written_again_ends_the_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("c.yaml");
-    fs::write(&config, HEADER).unwrap();
-    let dry_run = DryRun::start(&config, &[]);
-    fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
-    dry_run.ends_because_of(&config);
-}
-
 /// A mistake in the ConfigMap must not end all proxies of a cluster.
 #[test]
 fn a_file_that_could_not_be_run_with_ends_nothing() {

@@ -174,17 +174,6 @@ fn a_flag_that_was_forgotten_shows_as_one_difference() {
 }
 
 #[test]
-fn foreign_rules_of_any_kind_are_counted() {
-    let scene = Scene::new();
-    let foreign = "*nat\n:CNI-X - [0:0]\n[12:345] -A CNI-X -m unheard --of \"a b\" -j WEIRD --with x\nCOMMIT\n\
-                   *raw\n-A PREROUTING -j CT --notrack\nCOMMIT\n";
-    let saved = fs::read_to_string(scene.path("ipv4")).unwrap();
-    fs::write(scene.path("ipv4"), saved + foreign).unwrap();
-    let args = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    scene.says(&args, 0, "no differences; 2 third-party rules ignored\n");
-}
-
-#[test]
 fn what_cannot_be_compared_is_trouble() {
     let scene = Scene::new();
     let missing = ["--from-save", "nowhere", "--manifests", "after.yaml"];
