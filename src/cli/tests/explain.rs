@@ -26,40 +26,18 @@ fn lines_of(nodes: &[(&str, Vec<(ClientKind, ClientOutcome)>)]) -> Vec<String> {
 }
 
 #[test]
-fn clients_with_the_same_disagreement_are_one_line() {
-    let of_all = |outcome: &ClientOutcome| {
-        let kinds = [ClientKind::Pod, ClientKind::Node, ClientKind::Outside];
-        kinds.map(|kind| (kind, outcome.clone())).to_vec()
-    };
-    let three = of_all(&outcome("3 endpoints answer", &[1, 2, 3]));
-    let two = of_all(&outcome("2 endpoints answer", &[1, 2]));
-    assert_eq!(
-        lines_of(&[
-            ("a", three.clone()),
-            ("b", three),
-            ("node17", two.clone()),
-            ("node41", two),
-            ("node5", Vec::new()),
-        ]),
-        [
-            "10.96.0.10:80/tcp from a pod, the node or outside: 2 nodes: 3 endpoints answer; \
-          node17, node41: 2 endpoints answer; node5: no rules for it"
-        ]
-    );
-}
-
-#[test]
 fn endpoints_tell_equal_words_apart() {
     let pod = |last: &[u8]| vec![(ClientKind::Pod, outcome("2 endpoints answer", last))];
     assert_eq!(
         lines_of(&[
             ("a", pod(&[1, 2])),
             ("b", pod(&[1, 2])),
-            ("c", pod(&[1, 9]))
+            ("c", pod(&[1, 9])),
+            ("d", Vec::new()),
         ]),
         [
             "10.96.0.10:80/tcp from a pod: 2 nodes: 2 endpoints answer; c: 2 endpoints answer, with \
-          10.0.0.9:80"
+          10.0.0.9:80; d: no rules for it"
         ]
     );
 }
