@@ -328,6 +328,9 @@ fn servers_are_switched_off() {
         scene.process.assert_running();
     }
     let mut scene = Scene::start(&["--bind-address-hard-fail"], Daemon::METRICS);
+    // Without `--profiling`, no request changes the log level.
+    let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
+    assert!(put.contains(" 404 "), "{put}");
     assert!(scene.process.terminate(PATIENCE).success());
 }
 

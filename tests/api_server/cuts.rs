@@ -119,6 +119,30 @@ fn pages_may_be_cut_off_anywhere() {
     }
 }
 
+/// One byte at a time, and all at once.
+#[test]
+fn pieces_may_be_of_any_size() {
+    let (before, after) = two_states();
+    let expected = listed(&after);
+    for written in WRITTEN {
+        let bytes = [
+            before.initial(Kind::Service, written),
+            after.changes(Kind::Service, before.version(), written),
+        ];
+        let bytes = bytes.concat().concat();
+        for size in [1, 2, 7, 1000, bytes.len()] {
+            let pieces = bytes.chunks(size).map(|piece| Piece::Bytes(piece.to_vec()));
+            let first = reply(written, pieces.chain([Piece::Hang]).collect());
+            let after = after.clone();
+            let found = followed(MINUTE, move |asked| match Kind::of(asked) {
+                Kind::Service => first.clone(),
+                _ => after.answer(asked, written),
+            });
+            found.ends_as(&expected, (written, size));
+        }
+    }
+}
+
 /// Bytes of a stream that are tried.
 const TRIED: u32 = 250;
 

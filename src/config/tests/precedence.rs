@@ -89,7 +89,13 @@ fn flags_without_fields_are_valid_with_a_file() {
         "clientConnection: {kubeconfig: k}",
     )
     .unwrap();
-    assert!(matches!(config.rules.source, Source::Manifests { .. }));
+    assert!(matches!(
+        config.rules.source,
+        Source::Manifests {
+            assumes_load_balancer_ips: false,
+            ..
+        }
+    ));
     assert_eq!(config.partial_restore, PartialRestore::Kep3453);
     assert_eq!(config.rules.backend, BackendChoice::Nft);
     assert_eq!(config.mode, SyncMode::DryRun);

@@ -128,6 +128,19 @@ async fn several_addresses_of_a_port_need_one_socket() {
 }
 
 #[tokio::test]
+async fn a_taken_address_is_served_once_it_is_free_and_the_others_meanwhile() {
+    let (mut servers, _events) = servers();
+    let port = free();
+    let blocker = Blocker::bind((IpAddr::from(ONE), port.get())).unwrap();
+    let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
+    servers.take(&start).await;
+    assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
+    drop(blocker);
+    servers.take(&sync(&[ONE, TWO], &[])).await;
+    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
+}
+
+#[tokio::test]
 async fn of_two_with_the_same_port_the_first_keeps_it() {
     let (mut servers, mut events) = servers();
     let port = free();

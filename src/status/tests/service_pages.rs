@@ -164,3 +164,12 @@ async fn a_service_has_a_page_and_an_unknown_one_is_not_found() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn busy_families_are_reported() {
+    let (requests, _ends) = FamilyRequests::new();
+    let pages = ServicePages::new(Arc::new(requests));
+    let (status, text) = get(&pages, "/services", &[]).await;
+    assert_eq!(status, 503);
+    assert!(text.contains("the thread of IPv4 is busy"), "{text}");
+}
