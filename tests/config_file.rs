@@ -187,7 +187,7 @@ fn a_file_whose_source_is_not_there_ends_nothing() {
 /// None of this changes a setting. Two changes of the manifests that are still followed show that
 /// the daemon is not about to end.
 #[test]
-fn a_file_that_says_the_same_or_nothing_ends_nobody() {
+fn a_file_that_says_the_same_or_nothing_ends_no_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
     let text = HEADER.to_owned();

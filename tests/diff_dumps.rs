@@ -43,8 +43,8 @@ fn unreadable_rules_are_an_error_and_a_difference() {
     );
 }
 
-/// Rules of others: with an unknown match and target, and in a table of no proxy.
-const OF_OTHERS: &str = "*nat\n:CNI-X - [0:0]\n\
+/// Third-party rules: with an unknown match and target, and in a table of no proxy.
+const THIRD_PARTY: &str = "*nat\n:CNI-X - [0:0]\n\
     [12:345] -A CNI-X -m unheard --of \"a b\" -j WEIRD --with x\nCOMMIT\n\
     *raw\n-A PREROUTING -j CT --notrack\nCOMMIT\n";
 
@@ -53,7 +53,7 @@ fn rules_of_third_parties_are_counted_and_hide_nothing() {
     let edit = |dump: &str| {
         let jump = "-I INPUT -j KUBE-FIREWALL\n";
         let unreadable = format!("{jump}-A INPUT -s gateway.example -j ACCEPT\n");
-        dump.replace(jump, &unreadable) + OF_OTHERS
+        dump.replace(jump, &unreadable) + THIRD_PARTY
     };
     let (code, said, errors) = diff(edit, "before.yaml", &[]);
     assert_eq!((code, errors.as_str()), (0, ""), "{said}");

@@ -7,7 +7,7 @@ use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::scripted::{Asked, Piece, Reply};
+use super::scripted::{Asked, Piece, Reply, event, field, typed};
 
 /// The kinds that a proxy asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -259,13 +259,7 @@ fn message(written: Written, kind: Kind, what: &str, object: &Value) -> Vec<u8> 
             let line = json!({"type": what, "object": with_type(kind, object)});
             format!("{line}\n").into_bytes()
         }
-        Written::Protobuf => {
-            let (version, name) = kind.names();
-            let raw = enveloped(version, name, &encoded(kind, object));
-            let event = [field(1, what.as_bytes()), field(2, &field(1, &raw))].concat();
-            let length = u32::try_from(event.len()).unwrap();
-            [&length.to_be_bytes(), event.as_slice()].concat()
-        }
+        Written::Protobuf => event(what, &typed(kind.names(), &encoded(kind, object))),
     }
 }
 
@@ -285,7 +279,7 @@ fn list(written: Written, kind: Kind, version: &str, token: &str, objects: &[Val
                 .map(|object| field(2, &encoded(kind, object)));
             let items: Vec<_> = items.collect();
             let list = [field(1, &metadata), items.concat()].concat();
-            enveloped(api_version, &name, &list)
+            typed((api_version, &name), &list)
         }
     }
 }
@@ -299,17 +293,4 @@ fn encoded(kind: Kind, object: &Value) -> Vec<u8> {
         Kind::Slice => encode::<EndpointSliceObject>(object),
         Kind::Node => encode::<NodeObject>(object),
     }
-}
-
-fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let types = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
-    [b"k8s\0".as_slice(), &field(1, &types), &field(2, raw)].concat()
-}
-
-/// A field of a message in protobuf: a text, or another message.
-fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag << 3 | 2];
-    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
-    out.extend_from_slice(content);
-    out
 }

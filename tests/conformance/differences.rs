@@ -17,10 +17,10 @@ use super::support::rules::Family;
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::variant::{NODE_ADDRESSES, VARIANTS, Variant};
 
-/// Names of the differences, the variants that they are seen in, and how.
+/// Name of a difference, the variant that shows it, and how.
 type Difference = (&'static str, &'static Variant, fn(&mut Stage));
 
-/// Makes a list of functions with their names.
+/// Makes the list of differences from the functions of `seen`.
 macro_rules! differences {
     ($($name:ident in $variant:ident,)*) => {
         const ALL: &[Difference] = &[$((stringify!($name), $variant, seen::$name)),*];

@@ -266,7 +266,7 @@ pub const TABLE: &[Row] = &[
         "",
         Test(
             "config_file.rs",
-            "a_file_that_says_the_same_or_nothing_ends_nobody",
+            "a_file_that_says_the_same_or_nothing_ends_no_daemon",
         ),
     ),
     row(

@@ -13,7 +13,8 @@ pub enum Part {
     /// Tests that need root, or programs that neither Rust nor this repository has.
     Machine,
     /// Everything that takes turns by date, except what is due on the day: random histories,
-    /// variants of the packets' tables, what growth is measured of.
+    /// variants of the packets' tables, backends of shadow mode and of exchanges of proxies, what
+    /// growth is measured of.
     OtherGroups,
     /// Three of four random cases of the properties.
     MoreCases,

@@ -1,7 +1,7 @@
 //! A server that answers from a script: in virtual time without a socket, or on a real one.
 //!
 //! Both the library's own tests and those of the whole client include it. What it answers, and what
-//! becomes of the answer on its way, is data.
+//! becomes of the answer on its way, is data. Messages in protobuf are written field by field.
 
 #![allow(
     dead_code,
@@ -132,4 +132,26 @@ async fn frame(
             Piece::Hang => std::future::pending().await,
         }
     }
+}
+
+/// A length-delimited field of a message in protobuf: a text, or another message.
+pub(crate) fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag << 3 | 2];
+    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
+    out.extend_from_slice(content);
+    out
+}
+
+/// An object in an envelope that names its kind.
+pub(crate) fn typed((version, kind): (&str, &str), object: &[u8]) -> Vec<u8> {
+    let types = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".as_slice(), &field(1, &types), &field(2, object)].concat()
+}
+
+/// A message of a watch, about an object in an envelope, behind its length.
+pub(crate) fn event(kind: &str, object: &[u8]) -> Vec<u8> {
+    let object = field(2, &field(1, object));
+    let message = [field(1, kind.as_bytes()), object].concat();
+    let length = u32::try_from(message.len()).unwrap();
+    [&length.to_be_bytes(), message.as_slice()].concat()
 }

@@ -1,34 +1,11 @@
 //! Messages in protobuf, written field by field, so that they can be wrong in any of them.
 
 use super::script::{Piece, Reply};
-
-/// A length-delimited field.
-pub(super) fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag << 3 | 2];
-    prost::encode_length_delimiter(content.len(), &mut out).unwrap();
-    out.extend_from_slice(content);
-    out
-}
+pub(super) use super::scripted::{event, field, typed};
 
 /// An object in an envelope that names no kind.
 pub(super) fn enveloped(object: &[u8]) -> Vec<u8> {
     [b"k8s\0".as_slice(), &field(2, object)].concat()
-}
-
-/// An object in an envelope that names its kind.
-pub(super) fn typed((version, kind): (&str, &str), object: &[u8]) -> Vec<u8> {
-    let types = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
-    [b"k8s\0".as_slice(), &field(1, &types), &field(2, object)].concat()
-}
-
-pub(super) fn framed(message: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(message.len()).unwrap();
-    [&length.to_be_bytes(), message].concat()
-}
-
-pub(super) fn event(kind: &str, object: &[u8]) -> Vec<u8> {
-    let object = field(2, &field(1, object));
-    framed(&[field(1, kind.as_bytes()), object].concat())
 }
 
 pub(super) fn metadata(name: &str, version: &str) -> Vec<u8> {
