@@ -257,7 +257,7 @@ await_builds() {
         image_build=
     fi
     if [[ -n $go_build ]]; then
-        step "build etcd, Kubernetes' programs and helm" await "$go_build" "$logs/kube" || status=1
+        step "build Kubernetes' programs" await "$go_build" "$logs/kube" || status=1
         go_build=
     fi
 }
