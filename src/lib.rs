@@ -244,8 +244,22 @@ mod cases;
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 #[cfg(test)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "support of integration tests: modules use a part"
+)]
+#[path = "../tests/support/left_out.rs"]
+mod left_out;
+#[cfg(test)]
 #[path = "tests/log.rs"]
 mod logged;
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "support of integration tests")]
+#[path = "../tests/support/tell.rs"]
+mod tell;
 
 mod clock;
 mod linux;

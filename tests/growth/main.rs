@@ -23,5 +23,3 @@ mod node;
 mod services;
 #[path = "../support/tell.rs"]
 mod tell;
-
-use tell::tell;

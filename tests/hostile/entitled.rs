@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::objects::{Cluster, cluster};
 use super::play::{Play, SAFE, Twin};
-use crate::hostile::input::cases;
+use crate::support::hostile::cases;
 use crate::support::rules::{endpoint_chain, service_chain};
 
 proptest! {

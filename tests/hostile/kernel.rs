@@ -12,8 +12,8 @@ use proptest::test_runner::TestRunner;
 
 use super::objects::{Cluster, cluster};
 use super::play::{Play, Twin};
-use crate::hostile::input::cases;
 use crate::support::daemon::Backend;
+use crate::support::hostile::cases;
 use crate::support::netns::Netns;
 use crate::support::on_both_backends;
 use crate::support::rules::{Family, restore, saved};

@@ -3,9 +3,6 @@
 //!
 //! `PROPTEST_CASES=1000000` tries more of it, other cases each time.
 
-#[path = "../support/hostile.rs"]
-mod input;
-
 mod entitled;
 mod files;
 mod kernel;

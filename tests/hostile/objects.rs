@@ -13,7 +13,7 @@ use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
 use super::pieces::{self, Piece, is_sound};
-use crate::hostile::input::text;
+use crate::support::hostile::text;
 
 /// An object and its twin; `None`: nothing of it may be seen.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use crate::hostile::input::text;
+use crate::support::hostile::text;
 
 /// What was written, and the same spelled as the API server would have it; `None`: unusable.
 #[derive(Debug, Clone)]

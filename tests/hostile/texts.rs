@@ -13,7 +13,7 @@ use deltaproxy::testing::rules::{BridgePort, Match, Packet, RuleSet, Table, Trac
 use proptest::prelude::*;
 
 use crate::cluster::upstream_options;
-use crate::hostile::input::{cases, mutated, mutated_text};
+use crate::support::hostile::{cases, mutated, mutated_text};
 
 /// Lines of dumps and payloads of all kinds, a few dozen at a time: one mutation in thousands of
 /// lines would mostly hit the same kind.

@@ -1,8 +1,8 @@
 //! Untrusted input: bytes and texts that are almost what was expected, and how many of them a test
 //! tries.
 //!
-//! Of the same shape for every parser, so that what one of them misread is tried on all. Included
-//! by integration tests and, by its path, by tests of modules.
+//! Of the same shape for every parser, so that what one of them misread is tried on all. Tests of
+//! modules include it by its path.
 
 #![allow(
     dead_code,
@@ -18,7 +18,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 
-/// As many cases as the test thinks right, always the same ones; or as many as `PROPTEST_CASES`
+use super::left_out;
+
+/// As many cases as the run has of so many, always the same ones; or as many as `PROPTEST_CASES`
 /// says, other ones each time. `PROPTEST_RNG_SEED` repeats a long run.
 pub fn cases(number: u32) -> ProptestConfig {
     let given = ProptestConfig {
@@ -29,7 +31,7 @@ pub fn cases(number: u32) -> ProptestConfig {
         return given;
     }
     ProptestConfig {
-        cases: number,
+        cases: left_out::cases(number),
         rng_seed: RngSeed::Fixed(1),
         ..given
     }

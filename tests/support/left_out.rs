@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::tell;
+use super::tell::tell;
 
 const VARIABLE: &str = "TESTS_LEFT_OUT";
 

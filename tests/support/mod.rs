@@ -21,6 +21,7 @@ pub mod api;
 pub mod artifacts;
 pub mod certificate;
 pub mod daemon;
+pub mod hostile;
 pub mod http;
 pub mod ip_set;
 pub mod kube;
