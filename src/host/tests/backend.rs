@@ -8,7 +8,7 @@ use crate::net::IpFamily;
 use crate::rules::Backend;
 
 use super::scripts::script;
-use super::{block_on, turn};
+use super::{block_on, turn, turn_with_folder};
 
 /// Returns a host with the binaries of both backends, and a hint chain that only the binary
 /// `hinted` finds. Legacy has table mangle for IPv4 only.
@@ -82,8 +82,7 @@ fn the_backend_is_the_one_that_kubelet_uses() {
 /// The wrapper of the official image cannot create its links there.
 #[test]
 fn a_wrapper_on_a_read_only_file_system_is_skipped() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let search = host_with_hint(folder.path(), "none");
     let wrapper = "echo 'ERROR: No valid subcommand given' >&2; exit 1";
     script(folder.path(), "ip6tables", wrapper);
@@ -94,8 +93,7 @@ fn a_wrapper_on_a_read_only_file_system_is_skipped() {
 /// Plain names of legacy on a kernel without ip_tables, as `update-alternatives` leaves them.
 #[test]
 fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let plain = |exit: u8, error: &str| {
         let body = format!(
             "case \"$*\" in --version) echo 'iptables v1.8.9 (legacy)';; *) echo '{error}' >&2; exit \
@@ -103,11 +101,8 @@ fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
         );
         script(folder.path(), "iptables", &body);
     };
-    script(
-        folder.path(),
-        "iptables-nft",
-        "echo 'iptables v1.8.9 (nf_tables)'",
-    );
+    let version = "echo 'iptables v1.8.9 (nf_tables)'";
+    script(folder.path(), "iptables-nft", version);
     let search = BinarySearch {
         folder: Some(folder.path().to_owned()),
         net: folder.path().to_owned(),
@@ -125,10 +120,8 @@ fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
     );
     assert_eq!(usable(BackendChoice::Auto).unwrap(), "iptables-nft-restore");
     let error = usable(BackendChoice::Path).unwrap_err().to_string();
-    assert!(
-        error.contains("table `nat': Table does not exist"),
-        "{error}"
-    );
+    let expected = "table `nat': Table does not exist";
+    assert!(error.contains(expected), "{error}");
     // Commands that only read create no table, and legacy without table nat has no rules.
     let read = || name(block_on(search.discover(BackendChoice::Auto))).unwrap();
     assert_eq!(read(), "iptables-nft-restore");
@@ -148,8 +141,7 @@ fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
 
 #[test]
 fn a_host_with_plain_names_only_uses_them() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     script(folder.path(), "iptables", "echo 'iptables v1.8.9 (legacy)'");
     // Also with a hint, whose binaries are missing.
     let searches = [|_, _: &str, _: &str| false, |_, _: &str, _: &str| true].map(|has_nft_chain| {
@@ -163,23 +155,16 @@ fn a_host_with_plain_names_only_uses_them() {
         assert_eq!(programs.save, folder.path().join("iptables-save"));
     }
     script(folder.path(), "iptables", "echo hello");
-    let error = block_on(in_folder(folder.path())).unwrap_err();
-    assert!(
-        error.to_string().ends_with("no version in `hello`"),
-        "{error}"
-    );
+    let error = block_on(in_folder(folder.path())).unwrap_err().to_string();
+    assert!(error.ends_with("no version in `hello`"), "{error}");
 }
 
 #[test]
 fn iptables_before_1_6_2_is_rejected() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let found = |version: &str| {
-        script(
-            folder.path(),
-            "iptables",
-            &format!("echo 'iptables v{version}'"),
-        );
+        let body = format!("echo 'iptables v{version}'");
+        script(folder.path(), "iptables", &body);
         block_on(in_folder(folder.path()))
     };
     for supported in ["1.6.2", "1.8.4 (nf_tables)", "1.10 (legacy)"] {

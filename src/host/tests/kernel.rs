@@ -39,23 +39,13 @@ fn in_namespace(test: fn(Exec)) {
     }
 }
 
-fn text(lines: &[&str]) -> Text {
-    Text::new((lines.join("\n") + "\n").into_bytes())
-}
-
 #[test]
 fn both_tables_of_a_payload_are_applied_and_saved() {
     in_namespace(|exec| {
-        let mut payload = text(&[
-            "*filter",
-            ":KUBE-A - [0:0]",
-            "-A KUBE-A -j DROP",
-            "COMMIT",
-            "*nat",
-            ":KUBE-B - [0:0]",
-            "-A KUBE-B -j RETURN",
-            "COMMIT",
-        ]);
+        let mut payload = Text::new(
+            "*filter\n:KUBE-A - [0:0]\n-A KUBE-A -j DROP\nCOMMIT\n\
+             *nat\n:KUBE-B - [0:0]\n-A KUBE-B -j RETURN\nCOMMIT\n",
+        );
         block_on(async {
             exec.binaries().probe().await.unwrap();
             exec.restore(&mut payload, None).await.unwrap();
@@ -71,19 +61,13 @@ fn both_tables_of_a_payload_are_applied_and_saved() {
 #[test]
 fn rejected_lines_are_found() {
     in_namespace(|exec| {
-        let rejected = |bad: &'static str| {
-            let lines = [
-                "*filter",
-                ":KUBE-A - [0:0]",
-                "-A KUBE-A -j DROP",
-                bad,
-                "COMMIT",
-            ];
-            match block_on(exec.restore(&mut text(&lines), None)) {
+        let rejected = |bad: &str| {
+            let lines = format!("*filter\n:KUBE-A - [0:0]\n-A KUBE-A -j DROP\n{bad}\nCOMMIT\n");
+            match block_on(exec.restore(&mut Text::new(&lines), None)) {
                 Err(RestoreError::Rejected { line, .. }) => {
                     // Either backend may reject the line only at the commit.
                     assert!(line == 4 || line == 5, "line {line} for {bad}");
-                    let shown = excerpt(&mut text(&lines), line).to_string();
+                    let shown = excerpt(&mut Text::new(&lines), line).to_string();
                     assert!(shown.contains(bad), "{shown}");
                 }
                 other => panic!("{other:?} for {bad}"),
@@ -107,14 +91,9 @@ fn rejected_lines_are_found() {
 #[test]
 fn a_jump_after_an_unprintable_rule_is_found() {
     in_namespace(|exec| {
-        let lines = [
-            "*filter",
-            ":KUBE-A - [0:0]",
-            ":KUBE-B - [0:0]",
-            "-A FORWARD -m comment --comment \"a b\" -j KUBE-A",
-            "COMMIT",
-        ];
-        block_on(exec.restore(&mut text(&lines), None)).unwrap();
+        let lines = "*filter\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n\
+                     -A FORWARD -m comment --comment \"a b\" -j KUBE-A\nCOMMIT\n";
+        block_on(exec.restore(&mut Text::new(lines), None)).unwrap();
         let has = |rule| block_on(exec.has(Table::Filter, "FORWARD", rule));
         let is_nft = exec.binaries().backend() == Backend::Nft;
         for is_hidden in [false, is_nft] {
@@ -123,10 +102,8 @@ fn a_jump_after_an_unprintable_rule_is_found() {
                     IpFamily::V4 => "ip",
                     IpFamily::V6 => "ip6",
                 };
-                let rule = [
-                    "insert", "rule", family, "filter", "FORWARD", "ct", "state", "new",
-                ];
-                run("nft", &[&rule[..], &["accept"]].concat());
+                let rule = "filter FORWARD ct state new accept";
+                run(&format!("nft insert rule {family} {rule}"));
             }
             assert!(has("-m comment --comment \"a b\" -j KUBE-A").unwrap());
             assert!(!has("-j KUBE-B").unwrap());
@@ -139,9 +116,10 @@ fn a_jump_after_an_unprintable_rule_is_found() {
     clippy::disallowed_methods,
     reason = "programs that make such rules and addresses"
 )]
-fn run(program: &str, args: &[&str]) {
-    let status = std::process::Command::new(program).args(args).status();
-    assert!(status.unwrap().success(), "{args:?}");
+fn run(line: &str) {
+    let mut words = line.split(' ');
+    let mut program = std::process::Command::new(words.next().unwrap());
+    assert!(program.args(words).status().unwrap().success(), "{line}");
 }
 
 #[test]
@@ -161,7 +139,7 @@ fn added_and_deleted_addresses_are_noticed() {
             };
             assert!(!change(&watch, 100).await);
             for action in ["add", "delete"] {
-                run("ip", &["address", action, address, "dev", "lo"]);
+                run(&format!("ip address {action} {address} dev lo"));
                 assert!(change(&watch, 5000).await, "{action} {address}");
                 // The kernel may report the end of duplicate address detection as well.
                 while change(&watch, 200).await {}
@@ -173,7 +151,7 @@ fn added_and_deleted_addresses_are_noticed() {
             let [add, delete] =
                 ["add", "delete"].map(|action| format!("address {action} {address} dev lo\n"));
             std::fs::write(&path, [add, delete].concat().repeat(2000)).unwrap();
-            run("ip", &["-batch", path.to_str().unwrap()]);
+            run(&format!("ip -batch {}", path.display()));
             assert!(change(&watch, 5000).await);
             while change(&watch, 200).await {}
             assert!(!change(&watch, 200).await);
@@ -196,8 +174,8 @@ fn counters_are_created_once_and_rules_can_name_them() {
         }
         let saved = block_on(exec.saved(Table::Mangle)).unwrap();
         assert!(!saved.contains("NFACCT"), "left behind: {saved}");
-        let rule = "-A OUTPUT -m nfacct --nfacct-name shop";
-        block_on(exec.restore(&mut text(&["*filter", rule, "COMMIT"]), None)).unwrap();
+        let rule = "*filter\n-A OUTPUT -m nfacct --nfacct-name shop\nCOMMIT\n";
+        block_on(exec.restore(&mut Text::new(rule), None)).unwrap();
         let longest = "x".repeat(31);
         block_on(exec.make_counter(&longest)).unwrap();
         let error = block_on(exec.make_counter(&"x".repeat(32))).unwrap_err();
@@ -243,29 +221,16 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
     in_namespace(|mut exec| {
         block_on(async {
             exec.watch_tables(&Arc::default()).unwrap();
-            let payload = &[
-                "*nat",
-                ":KUBE-SERVICES - [0:0]",
-                ":KUBE-X - [0:0]",
-                "COMMIT",
-            ];
-            exec.restore(&mut text(payload), None).await.unwrap();
-            let both = &[
-                "*filter",
-                ":KUBE-F - [0:0]",
-                "-A KUBE-F -j ACCEPT",
-                "COMMIT",
-                "*nat",
-                ":KUBE-X - [0:0]",
-                "-A KUBE-X -j ACCEPT",
-                "COMMIT",
-            ];
-            exec.restore(&mut text(both), None).await.unwrap();
+            let payload = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-X - [0:0]\nCOMMIT\n";
+            exec.restore(&mut Text::new(payload), None).await.unwrap();
+            let both = "*filter\n:KUBE-F - [0:0]\n-A KUBE-F -j ACCEPT\nCOMMIT\n\
+                        *nat\n:KUBE-X - [0:0]\n-A KUBE-X -j ACCEPT\nCOMMIT\n";
+            exec.restore(&mut Text::new(both), None).await.unwrap();
             assert_eq!(change(&exec).await, None);
 
             let other = Exec::new(exec.binaries().clone(), ExecOptions::default());
-            let rule = &["*nat", "-A KUBE-SERVICES -j RETURN", "COMMIT"];
-            other.restore(&mut text(rule), None).await.unwrap();
+            let rule = "*nat\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n";
+            other.restore(&mut Text::new(rule), None).await.unwrap();
             let found = change(&exec).await.unwrap();
             let mut touched = ChainSet::default();
             match exec.binaries().backend() {
@@ -279,9 +244,9 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
             );
 
             // Before a restore of ours, detected only after it.
-            let flush = &["*nat", "-F KUBE-X", "COMMIT"];
-            other.restore(&mut text(flush), None).await.unwrap();
-            exec.restore(&mut text(both), None).await.unwrap();
+            let flush = "*nat\n-F KUBE-X\nCOMMIT\n";
+            other.restore(&mut Text::new(flush), None).await.unwrap();
+            exec.restore(&mut Text::new(both), None).await.unwrap();
             let found = change(&exec).await.unwrap();
             assert!(has_changed(&found, Table::Nat), "{found:?}");
             assert_eq!(change(&exec).await, None);
@@ -308,24 +273,25 @@ fn a_change_in_the_moment_after_a_restore_on_legacy_is_reported() {
         script(folder.path(), "restore", &body);
         programs.restore = folder.path().join("restore").into();
         let mut exec = Exec::new(programs, ExecOptions::default());
-        let (chain, rule) = (":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT");
-        let one = || text(&["*nat", chain, rule, "COMMIT"]);
-        let two = || text(&["*nat", chain, rule, rule, "COMMIT"]);
+        let rules = |count| {
+            let rules = "-A KUBE-X -j ACCEPT\n".repeat(count);
+            Text::new(format!("*nat\n:KUBE-X - [0:0]\n{rules}COMMIT\n"))
+        };
         block_on(async {
             exec.watch_tables(&Arc::default()).unwrap();
             // Header and end of the chain, and its rules.
-            for (mut payload, entries) in [(one(), 3), (two(), 4), (one(), 3)] {
+            for (mut payload, entries) in [(rules(1), 3), (rules(2), 4), (rules(1), 3)] {
                 exec.restore(&mut payload, None).await.unwrap();
                 exec.synced(&[(Table::Nat, entries)]);
                 assert_eq!(change(&exec).await, None);
             }
             std::fs::write(&armed, "").unwrap();
-            exec.restore(&mut two(), None).await.unwrap();
+            exec.restore(&mut rules(2), None).await.unwrap();
             exec.synced(&[(Table::Nat, 4)]);
             let found = change(&exec).await.expect("the change is reported");
             assert!(has_changed(&found, Table::Nat), "{found:?}");
             std::fs::remove_file(&armed).unwrap();
-            exec.restore(&mut two(), None).await.unwrap();
+            exec.restore(&mut rules(2), None).await.unwrap();
             exec.synced(&[(Table::Nat, 4)]);
             assert_eq!(change(&exec).await, None);
         });
@@ -357,11 +323,11 @@ fn a_change_by_a_foreign_process_with_our_id_is_reported() {
         let mut exec = Exec::new(programs, ExecOptions::default());
         block_on(async {
             exec.watch_tables(&Arc::default()).unwrap();
-            let payload = &["*nat", ":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT", "COMMIT"];
-            exec.restore(&mut text(payload), None).await.unwrap();
+            let payload = "*nat\n:KUBE-X - [0:0]\n-A KUBE-X -j ACCEPT\nCOMMIT\n";
+            exec.restore(&mut Text::new(payload), None).await.unwrap();
             assert_eq!(change(&exec).await, None);
             std::fs::write(folder.path().join("armed"), "").unwrap();
-            exec.restore(&mut text(payload), None).await.unwrap();
+            exec.restore(&mut Text::new(payload), None).await.unwrap();
             let found = change(&exec).await.expect("the change is reported");
             assert!(has_changed(&found, Table::Nat), "{found:?}");
         });
@@ -377,12 +343,10 @@ fn larger_than_the_buffer() -> String {
     let comment = "x".repeat(250);
     let rule = |n: u32| {
         let ip = std::net::Ipv4Addr::from(n);
-        format!("-A KUBE-X -s {ip} -m comment --comment {comment} -j ACCEPT")
+        format!("-A KUBE-X -s {ip} -m comment --comment {comment} -j ACCEPT\n")
     };
-    let mut lines = vec!["*nat".to_owned(), ":KUBE-X - [0:0]".to_owned()];
-    lines.extend((1..20_000).map(rule));
-    lines.extend(["COMMIT".to_owned(), String::new()]);
-    lines.join("\n")
+    let rules: String = (1..20_000).map(rule).collect();
+    format!("*nat\n:KUBE-X - [0:0]\n{rules}COMMIT\n")
 }
 
 /// Also if a restore of the other family runs meanwhile, which receives the same notifications.
@@ -403,7 +367,7 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
             exec.restore(&mut Text::new(&payload), None).await.unwrap();
             // Deletes all rules as well.
             let mut large = Text::new(&payload);
-            let mut small = text(&["*nat", ":KUBE-X - [0:0]", "COMMIT"]);
+            let mut small = Text::new("*nat\n:KUBE-X - [0:0]\nCOMMIT\n");
             let (one, other) = tokio::join!(exec.restore(&mut large, None), async {
                 let restored = other_family.restore(&mut small, None).await;
                 (restored, change(&other_family).await)

@@ -5,6 +5,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tempfile::TempDir;
+
 mod backend;
 pub(super) mod conntrack_bytes;
 mod hostile;
@@ -16,6 +18,11 @@ static TURN: Mutex<()> = Mutex::new(());
 
 pub(super) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The turn of a test, and a folder for its scripts.
+pub(super) fn turn_with_folder() -> (MutexGuard<'static, ()>, TempDir) {
+    (turn(), tempfile::tempdir().unwrap())
 }
 
 #[track_caller]

@@ -11,7 +11,7 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::{Table, Text};
 
-use super::{block_on, turn};
+use super::{block_on, turn, turn_with_folder};
 
 pub(in crate::host) fn script(folder: &Path, name: &str, body: &str) {
     let path = folder.join(name);
@@ -66,8 +66,7 @@ fn restore(body: &str, deadline: Duration) -> Result<crate::host::Restored, Rest
 
 #[test]
 fn a_payload_and_the_arguments_reach_the_program() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let seen = folder.path().join("seen");
     let body = format!(
         "echo \"$@ $LC_ALL\" >{0}; cat >>{0}; echo careful >&2",
@@ -110,8 +109,7 @@ fn the_end_of_the_program_decides_the_error() {
 
 #[test]
 fn a_hanging_program_is_killed_with_its_children() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let child = folder.path().join("child");
     let body = format!(
         "echo waiting >&2; sleep 1000 & echo $! >{}; wait",
@@ -125,21 +123,15 @@ fn a_hanging_program_is_killed_with_its_children() {
     let RestoreError::Failed { exit, stderr } = error else {
         panic!("{error}");
     };
-    assert_eq!(
-        (exit, stderr.as_str()),
-        (
-            ProgramExit::TimedOut(Duration::from_millis(500)),
-            "waiting\n"
-        )
-    );
+    let timed_out = ProgramExit::TimedOut(Duration::from_millis(500));
+    assert_eq!((exit, stderr.as_str()), (timed_out, "waiting\n"));
     let pid = std::fs::read_to_string(child).unwrap();
     assert!(is_gone(pid.trim()), "{pid}");
 }
 
 #[test]
 fn a_cancelled_restore_leaves_no_process() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let child = folder.path().join("child");
     let body = format!("sleep 1000 & echo $! >{}; wait", child.display());
     script(folder.path(), "iptables-restore", &body);
@@ -181,8 +173,7 @@ fn megabytes_of_output_do_not_block() {
 
 #[test]
 fn a_program_that_prints_without_end_is_stopped() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     script(folder.path(), "iptables-save", "cat /dev/zero");
     script(folder.path(), "iptables-restore", "yes");
     let exec = exec(folder.path(), LONG);
@@ -196,25 +187,19 @@ fn a_program_that_prints_without_end_is_stopped() {
 
 #[test]
 fn a_missing_program_is_reported_with_its_cause_and_a_hint() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let exec = exec(folder.path(), LONG);
     let error = block_on(exec.restore(&mut large(), None)).unwrap_err();
     assert!(matches!(error, RestoreError::Spawn { .. }));
-    assert!(
-        error.to_string().contains(
-            "No such file or directory (os error 2)\nhint: install the package `iptables`"
-        ),
-        "{error}"
-    );
+    let expected = "No such file or directory (os error 2)\nhint: install the package `iptables`";
+    assert!(error.to_string().contains(expected), "{error}");
     let error = block_on(exec.saved(Table::Nat)).unwrap_err();
     assert!(matches!(error, RunError::Spawn { .. }));
 }
 
 #[test]
 fn an_incomplete_table_of_nft_has_no_commit() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     for (code, is_transient) in [(1, false), (4, true)] {
         let body = format!("echo '-N KUBE-X'; echo odd >&2; exit {code}");
         script(folder.path(), "iptables", &body);
@@ -229,8 +214,7 @@ fn an_incomplete_table_of_nft_has_no_commit() {
 
 #[test]
 fn a_rule_check_passes_each_word_as_an_argument() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let path = folder.path();
     let has = |body: &str| {
         let body = format!("printf '%s|' \"$@\" >{}/args; {body}", path.display());
@@ -240,14 +224,10 @@ fn a_rule_check_passes_each_word_as_an_argument() {
     };
     assert!(has("exit 0").unwrap());
     let args = std::fs::read_to_string(path.join("args")).unwrap();
-    assert_eq!(
-        args,
-        "-w|5|-C|OUTPUT|-t|nat|-m|comment|--comment|two words|-j|KUBE-X|"
-    );
-    assert!(
-        !has("echo 'iptables: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1")
-            .unwrap()
-    );
+    let expected = "-w|5|-C|OUTPUT|-t|nat|-m|comment|--comment|two words|-j|KUBE-X|";
+    assert_eq!(args, expected);
+    let bad_rule = "iptables: Bad rule (does a matching rule exist in that chain?).";
+    assert!(!has(&format!("echo '{bad_rule}' >&2; exit 1")).unwrap());
     assert!(!has("echo 'iptables: No chain/target/match by that name.' >&2; exit 1").unwrap());
     assert!(has("echo 'iptables: Memory allocation problem.' >&2; exit 1").is_err());
     assert!(has("exit 1").is_err());
@@ -261,8 +241,7 @@ fn a_rule_check_passes_each_word_as_an_argument() {
 
 #[test]
 fn a_wait_for_the_lock_is_measured() {
-    let _turn = turn();
-    let folder = tempfile::tempdir().unwrap();
+    let (_turn, folder) = turn_with_folder();
     let path = folder.path().join("lock");
     let lock = std::fs::File::create(&path).unwrap();
     lock.lock().unwrap();

@@ -116,21 +116,16 @@ impl Fake {
             .get(..ends.map_or(0, |end| end + 1))
             .unwrap_or_default();
         let _ = self.rules.borrow_mut().apply(&committed.concat());
-        let stderr = "injected".to_owned();
         Some(match how {
-            Poison::Line => RestoreError::Rejected {
-                line: at + 1,
-                reason: stderr,
-            },
-            Poison::Commit => RestoreError::Failed {
-                exit: ProgramExit::Exited(1),
-                stderr,
-            },
-            Poison::Kill => RestoreError::Failed {
-                exit: ProgramExit::Signaled(9),
-                stderr,
-            },
+            Poison::Line => rejected(at + 1, "injected"),
+            Poison::Commit => failed(ProgramExit::Exited(1)),
+            Poison::Kill => failed(ProgramExit::Signaled(9)),
         })
+    }
+
+    fn apply(&self, text: &str) -> Result<(), RestoreError> {
+        let applied = self.rules.borrow_mut().apply(text);
+        applied.map_err(|rejection| rejected(rejection.line, &rejection.reason))
     }
 
     /// Supports counters from now on.
@@ -174,6 +169,16 @@ impl Fake {
     }
 }
 
+fn rejected(line: usize, reason: &str) -> RestoreError {
+    let reason = reason.to_owned();
+    RestoreError::Rejected { line, reason }
+}
+
+fn failed(exit: ProgramExit) -> RestoreError {
+    let stderr = "injected".to_owned();
+    RestoreError::Failed { exit, stderr }
+}
+
 fn locked(committed: usize) -> RestoreError {
     RestoreError::Locked {
         waited: Duration::from_secs(5),
@@ -208,35 +213,19 @@ impl Iptables for Fake {
         let is_spared = self.takes_fault(Fault::None);
         let takes = |fault| !is_spared && self.takes_fault(fault);
         let applied = if takes(Fault::Restore) {
-            Err(RestoreError::Failed {
-                exit: ProgramExit::Signaled(9),
-                stderr: "injected".to_owned(),
-            })
+            Err(failed(ProgramExit::Signaled(9)))
         } else if takes(Fault::Locked) {
             Err(locked(0))
         } else if takes(Fault::LockedAfterFirst) {
             let first = text.find("COMMIT\n").map_or(0, |at| at + "COMMIT\n".len());
             let first = text.get(..first).unwrap_or_default();
-            match self.rules.borrow_mut().apply(first) {
-                Ok(()) => Err(locked(1)),
-                Err(rejection) => Err(RestoreError::Rejected {
-                    line: rejection.line,
-                    reason: rejection.reason,
-                }),
-            }
+            self.apply(first).and(Err(locked(1)))
         } else if let Some(error) = self.poisoned(&text) {
             Err(error)
         } else if let Some(line) = self.line_without_counter(&text) {
-            Err(RestoreError::Rejected {
-                line,
-                reason: "no such counter".to_owned(),
-            })
+            Err(rejected(line, "no such counter"))
         } else {
-            let applied = self.rules.borrow_mut().apply(&text);
-            applied.map_err(|rejection| RestoreError::Rejected {
-                line: rejection.line,
-                reason: rejection.reason,
-            })
+            self.apply(&text)
         };
         self.payloads.borrow_mut().push(text);
         let payload_bytes = bytes.len() as u64;
@@ -262,11 +251,8 @@ impl Iptables for Fake {
         let end = section
             .find("COMMIT\n")
             .map_or(section.len(), |at| at + "COMMIT\n".len());
-        section
-            .get(..end)
-            .unwrap_or_default()
-            .lines()
-            .for_each(each);
+        let lines = section.get(..end).unwrap_or_default().lines();
+        lines.for_each(each);
         Ok(())
     }
 
@@ -275,18 +261,14 @@ impl Iptables for Fake {
         if self.takes_fault(Fault::List) {
             return Err(read_failure());
         }
-        let rules = self.rules.borrow();
+        let (rules, hidden) = (self.rules.borrow(), self.unprintable.borrow());
         let mut lines = Vec::new();
         for name in chains {
             let Some(chain) = rules.chain(table, name) else {
                 return Ok(ListedChains::Missing);
             };
             lines.push(format!("-N {name}\n"));
-            if self
-                .unprintable
-                .borrow()
-                .contains(&(table, (*name).to_owned()))
-            {
+            if hidden.contains(&(table, (*name).to_owned())) {
                 return Ok(ListedChains::Truncated {
                     printed: lines.concat(),
                     chain: (*name).to_owned(),

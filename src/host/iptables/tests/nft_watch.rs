@@ -39,13 +39,8 @@ impl OwnRestore {
 
 #[test]
 fn a_program_with_the_same_id_in_another_container_is_foreign() {
-    let ours_and_foreign = || {
-        [
-            of_process(100, 71_000, IPTABLES),
-            of_process(100, 9, IPTABLES),
-        ]
-    };
-    assert_eq!(ours().port(&ours_and_foreign()), None);
+    let ours_and_foreign = [71_000, 9].map(|process| of_process(100, process, IPTABLES));
+    assert_eq!(ours().port(&ours_and_foreign), None);
     // More transactions than the payload has tables.
     let foreign = [100; 3].map(|port| transaction(port, IPTABLES));
     assert_eq!(ours().port(&foreign), None);
@@ -71,31 +66,24 @@ fn a_program_with_the_same_id_in_another_container_is_foreign() {
 
 #[test]
 fn a_restore_is_recognized_by_its_process() {
-    let mixed = [
-        transaction(100, "iptables-nft-re"),
-        transaction(7, "nft"),
-        transaction(100, "iptables-nft-re"),
-    ];
+    let mixed = [(100, IPTABLES), (7, "nft"), (100, IPTABLES)];
+    let mixed = mixed.map(|(port, program)| transaction(port, program));
     assert_eq!(ours().port(&mixed), Some(100));
     assert_eq!(ours().port(&mixed[..2]), Some(100));
 }
 
 #[test]
 fn a_restore_started_by_a_script_is_recognized_by_its_transactions() {
-    let program = IPTABLES;
-    let by_script = [
-        transaction(101, program),
-        transaction(7, "nft"),
-        transaction(101, program),
-    ];
+    let by_script = [(101, IPTABLES), (7, "nft"), (101, IPTABLES)];
+    let by_script = by_script.map(|(port, program)| transaction(port, program));
     assert_eq!(ours().port(&by_script), Some(101));
     // An unchanged table has no transaction, and those of the other family are empty.
     let mut other_family = transaction(9, "ip6tables-nft-r");
     other_family.change.chains = ChainSet::default();
-    let fewer = [transaction(101, program), other_family];
+    let fewer = [transaction(101, IPTABLES), other_family];
     assert_eq!(ours().port(&fewer), Some(101));
     // Two similar ones both count as foreign: a superfluous check does no harm.
-    let alike = [transaction(5, program), transaction(6, program)];
+    let alike = [5, 6].map(|port| transaction(port, IPTABLES));
     let one_table = OwnRestore {
         tables: vec![Table::Nat],
         ..ours()

@@ -116,18 +116,14 @@ fn a_payload_rejected_in_its_first_table_changed_nothing() {
         let locked = RestoreError::Locked { waited, committed };
         assert_eq!(is_untouched(&locked, &mut Text::new(TEXT)), is_whole);
     }
-    for (text, is_whole) in [(TEXT, false), (&TEXT[..21], true)] {
+    let (failed, killed) = (ProgramExit::Exited(1), ProgramExit::Signaled(9));
+    for (exit, text, is_whole) in [
+        (failed, TEXT, false),
+        (failed, &TEXT[..21], true),
+        (killed, TEXT, false),
+    ] {
         let stderr = String::new();
-        let failed = RestoreError::Failed {
-            exit: ProgramExit::Exited(1),
-            stderr,
-        };
-        assert_eq!(is_untouched(&failed, &mut Text::new(text)), is_whole);
+        let error = RestoreError::Failed { exit, stderr };
+        assert_eq!(is_untouched(&error, &mut Text::new(text)), is_whole);
     }
-    let stderr = String::new();
-    let killed = RestoreError::Failed {
-        exit: ProgramExit::Signaled(9),
-        stderr,
-    };
-    assert!(!is_untouched(&killed, &mut Text::new(TEXT)));
 }

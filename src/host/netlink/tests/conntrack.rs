@@ -44,11 +44,8 @@ impl Transport for Script {
         let pending = self.pending.entry(*socket).or_default();
         if bytes[4..6] == CTNETLINK_GET {
             self.requests.push(bytes.to_vec());
-            pending.extend(
-                self.dumps
-                    .pop_front()
-                    .expect("more dumps are requested than scripted"),
-            );
+            let dump = self.dumps.pop_front();
+            pending.extend(dump.expect("more dumps are requested than scripted"));
             return Ok(());
         }
         let mut count = 0;
@@ -112,12 +109,8 @@ fn sweep(sweeper: &mut Sweeper<Script>) -> (u64, Result<(), FlowError>) {
 /// Reports for each dump request whether it had a filter.
 fn has_filter(sweeper: &Sweeper<Script>) -> Vec<bool> {
     let unfiltered = dump_request(IpFamily::V4, None);
-    sweeper
-        .transport
-        .requests
-        .iter()
-        .map(|r| *r != unfiltered)
-        .collect()
+    let requests = sweeper.transport.requests.iter();
+    requests.map(|request| *request != unfiltered).collect()
 }
 
 const INTERRUPTED: Result<(), FlowError> = Err(FlowError::Incomplete(Errno::EINTR));
@@ -212,17 +205,14 @@ fn offloaded_entries_are_left_for_the_next_sweep() {
     let busy = Err(FlowError::Incomplete(Errno::EBUSY));
     assert_eq!(sweep(&mut sweeper), (1, busy));
     assert_eq!(sweep(&mut sweeper), (1, Ok(())));
-    assert_eq!(
-        sweeper.transport.opened, 2,
-        "no reply is pending: the same two sockets"
-    );
+    assert_eq!(sweeper.transport.opened, 2, "the same two sockets");
 }
 
 /// After an error, a pending datagram is a reply to the previous request.
 #[test]
 fn a_broken_dump_is_an_error_and_the_next_sweep_opens_new_sockets() {
-    let message = stale();
-    let cut = message[..message.len() - 1].to_vec();
+    let mut cut = stale();
+    cut.pop();
     let left_over = Ok([stale(), end(0)].concat());
     for (broken, errno, deleted) in [
         (vec![Ok(cut), left_over.clone()], Errno::EBADMSG, 0),
@@ -238,7 +228,8 @@ fn a_broken_dump_is_an_error_and_the_next_sweep_opens_new_sockets() {
             Errno::EMSGSIZE,
             0,
         ),
-        (vec![Ok(message_of_overrun()), left_over], Errno::ENOBUFS, 0),
+        // The message of an overrun.
+        (vec![Ok(message(4, 0, &[])), left_over], Errno::ENOBUFS, 0),
     ] {
         let mut sweeper = sweeper([broken, dump_of(&[])]);
         let incomplete = Err(FlowError::Incomplete(errno));
@@ -246,10 +237,6 @@ fn a_broken_dump_is_an_error_and_the_next_sweep_opens_new_sockets() {
         assert_eq!(sweep(&mut sweeper), (0, Ok(())), "{errno}");
         assert_eq!(sweeper.transport.opened, 4, "{errno}");
     }
-}
-
-fn message_of_overrun() -> Vec<u8> {
-    message(4, 0, &[])
 }
 
 #[test]

@@ -17,6 +17,8 @@ fn read(datagram: &[u8]) -> Vec<Option<ConntrackReply<'_>>> {
     read.collect()
 }
 
+const IGNORED: [Option<ConntrackReply<'static>>; 1] = [Some(ConntrackReply::Ignored)];
+
 fn flow_in(datagram: &[u8]) -> Option<Flow> {
     match read(datagram).pop() {
         Some(Some(ConntrackReply::Entry(entry))) => Some(entry.flow),
@@ -39,10 +41,7 @@ fn conntrack_entries_are_read() {
 #[test]
 fn entries_of_other_protocols_are_ignored() {
     for protocol in [1, 6, 132] {
-        assert_eq!(
-            read(&whole(&parts(protocol))),
-            [Some(ConntrackReply::Ignored)]
-        );
+        assert_eq!(read(&whole(&parts(protocol))), IGNORED, "{protocol}");
     }
 }
 
@@ -51,11 +50,7 @@ fn entries_without_tuple_or_id_are_ignored() {
     for absent in [0, 1, 3] {
         let mut parts = parts(17);
         parts[absent].clear();
-        assert_eq!(
-            read(&whole(&parts)),
-            [Some(ConntrackReply::Ignored)],
-            "{absent}"
-        );
+        assert_eq!(read(&whole(&parts)), IGNORED, "{absent}");
     }
 }
 
@@ -66,13 +61,10 @@ fn ends_of_dumps_and_statuses_are_read() {
     assert_eq!(read(&status(-2)), [end(Err(Errno::ENOENT))]);
     assert_eq!(read(&message(3, 2, &[0; 4])), [end(Ok(()))]);
     assert_eq!(read(&message(3, 2, &[])), [end(Ok(()))]);
-    let out_of_memory = (-12_i32).to_ne_bytes();
-    assert_eq!(
-        read(&message(3, 2, &out_of_memory)),
-        [end(Err(Errno::ENOMEM))]
-    );
+    let out_of_memory = message(3, 2, &(-12_i32).to_ne_bytes());
+    assert_eq!(read(&out_of_memory), [end(Err(Errno::ENOMEM))]);
     assert_eq!(read(&message(4, 0, &[])), [end(Err(Errno::ENOBUFS))]);
-    assert_eq!(read(&message(1, 0, &[])), [Some(ConntrackReply::Ignored)]);
+    assert_eq!(read(&message(1, 0, &[])), IGNORED);
     assert_eq!(read(&status(i32::MIN)), [None]);
 }
 
@@ -107,7 +99,7 @@ fn truncated_messages_are_not_read() {
     for length in [0_u16, 3, u16::MAX] {
         let mut bytes = whole(&parts(17));
         bytes[20..22].copy_from_slice(&length.to_ne_bytes());
-        assert_eq!(read(&bytes), [Some(ConntrackReply::Ignored)], "{length}");
+        assert_eq!(read(&bytes), IGNORED, "{length}");
     }
 }
 

@@ -36,26 +36,17 @@ fn invalid_counter_names_are_rejected_before_sending() {
 
 #[test]
 fn nfacct_replies_are_read() {
-    assert_eq!(
-        read_reply(&counter(u64::MAX)),
-        Some(CounterReply::Packets(u64::MAX))
-    );
+    let packets = |count| Some(CounterReply::Packets(count));
+    assert_eq!(read_reply(&counter(u64::MAX)), packets(u64::MAX));
     assert_eq!(read_reply(&status(0)), Some(CounterReply::Acknowledged));
     let rejected = Some(CounterReply::Rejected(Errno::ENOENT));
     assert_eq!(read_reply(&status(-2)), rejected);
     // Messages of other types are skipped.
-    assert_eq!(
-        read_reply(&[message(1, 0, &[]), status(-2)].concat()),
-        rejected
-    );
-    assert_eq!(
-        read_reply(&[message(0x100, 0, &[9; 5]), counter(3)].concat()),
-        Some(CounterReply::Packets(3))
-    );
+    let with_other = [message(1, 0, &[]), status(-2)].concat();
+    assert_eq!(read_reply(&with_other), rejected);
+    let with_other = [message(0x100, 0, &[9; 5]), counter(3)].concat();
+    assert_eq!(read_reply(&with_other), packets(3));
     // The type may have a flag for the encoding of the value.
     let marked = [vec![0; 4], attribute(0x4002, &5_u64.to_be_bytes())].concat();
-    assert_eq!(
-        read_reply(&message(0x700, 0, &marked)),
-        Some(CounterReply::Packets(5))
-    );
+    assert_eq!(read_reply(&message(0x700, 0, &marked)), packets(5));
 }

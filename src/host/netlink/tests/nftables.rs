@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::super::socket::{attribute, nested};
 use super::*;
+use crate::host::tests::conntrack_bytes::status;
 
 #[test]
 fn nftables_requests_are_encoded_for_the_kernel() {
@@ -28,18 +29,11 @@ fn nftables_requests_are_encoded_for_the_kernel() {
 
 #[test]
 fn nftables_replies_are_read() {
-    let error = |code: i32| {
-        let mut bytes = vec![36, 0, 0, 0, 2, 0, 0, 0];
-        bytes.extend([0; 8]);
-        bytes.extend(code.to_ne_bytes());
-        bytes.extend([0; 16]);
-        bytes
-    };
-    assert_eq!(read_reply(&error(0)), Some(Ok(())));
-    assert_eq!(read_reply(&error(-2)), Some(Err(Errno::ENOENT)));
+    assert_eq!(read_reply(&status(0)), Some(Ok(())));
+    assert_eq!(read_reply(&status(-2)), Some(Err(Errno::ENOENT)));
     let found = request(0, 0, IpFamily::V4, &[(NFTA_TABLE_NAME, KUBE_PROXY_TABLE)]);
     assert_eq!(read_reply(&found), Some(Ok(())));
-    for whole in [error(-2), found] {
+    for whole in [status(-2), found] {
         for length in 0..whole.len() {
             assert_eq!(read_reply(&whole[..length]), None, "{length}");
         }
@@ -139,17 +133,12 @@ fn a_dump_that_a_transaction_interrupts_is_repeated() {
 /// Returns a message as the kernel sends it for a transaction of that port.
 fn notification(kind: u16, family: u8, port: u32, texts: &[(u16, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    message(
-        &mut bytes,
-        NFNL_SUBSYS_NFTABLES | kind,
-        0,
-        family,
-        |bytes| {
-            for (attribute, value) in texts {
-                text(bytes, *attribute, value);
-            }
-        },
-    );
+    let kind = NFNL_SUBSYS_NFTABLES | kind;
+    message(&mut bytes, kind, 0, family, |bytes| {
+        for (attribute, value) in texts {
+            text(bytes, *attribute, value);
+        }
+    });
     bytes[12..16].copy_from_slice(&port.to_ne_bytes());
     bytes
 }
@@ -171,12 +160,9 @@ fn a_transaction_names_its_chains_and_its_program() {
         text(bytes, NFTA_GEN_PROC_NAME, "nft");
     });
     datagram.extend(&generation);
-    let kinds: Vec<_> = read_events(&datagram)
-        .into_iter()
-        .map(|event| event.kind)
-        .collect();
+    let kinds = events(IpFamily::V4, &datagram).map(|event| event.kind);
     assert_eq!(
-        kinds,
+        kinds.collect::<Vec<_>>(),
         [
             NftEventKind::Chain(Table::Nat, "KUBE-SERVICES"),
             NftEventKind::Chain(Table::Filter, "KUBE-X"),

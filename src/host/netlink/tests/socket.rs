@@ -13,12 +13,10 @@ fn identity(socket: &OwnedFd) -> PathBuf {
 
 #[test]
 fn one_socket_is_kept_until_it_fails() {
-    let first = with_socket(|socket| Ok(identity(socket))).unwrap();
-    assert_eq!(
-        with_socket(|socket| Ok(identity(socket))),
-        Ok(first.clone())
-    );
+    let current = || with_socket(|socket| Ok(identity(socket)));
+    let first = current().unwrap();
+    assert_eq!(current(), Ok(first.clone()));
     let failed = with_socket(|_| Err::<(), _>(Errno::ENOBUFS));
     assert_eq!(failed, Err(Errno::ENOBUFS));
-    assert_ne!(with_socket(|socket| Ok(identity(socket))), Ok(first));
+    assert_ne!(current(), Ok(first));
 }
