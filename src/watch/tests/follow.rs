@@ -221,11 +221,8 @@ async fn a_file_that_is_written_in_place_is_used_after_the_last_write() {
     // Texts of different lengths: less time passes than the file system notes.
     for text in ["", &a, &format!("{a}---\n{}", service("z", ""))] {
         write(&path, "ab.yaml", text);
-        write(
-            directory.path(),
-            "v.yaml",
-            &format!("# {}\n", "x".repeat(text.len())),
-        );
+        let comment = format!("# {}\n", "x".repeat(text.len()));
+        write(directory.path(), "v.yaml", &comment);
         tokio::time::sleep(Duration::from_millis(900)).await;
         // The part that is there now is not used.
         let changes = followed.changes.families.v4.take();
@@ -274,10 +271,7 @@ async fn a_change_is_used_after_ten_seconds_at_most() {
 async fn a_change_without_an_event_is_found_within_a_minute() {
     // Below a directory of its own: the parent is watched, and tests make others in that of all.
     let directory = directory(&[("m/a.yaml", &service("a", "")), ("elsewhere/b", "")]);
-    let (path, elsewhere) = (
-        directory.path().join("m"),
-        directory.path().join("elsewhere"),
-    );
+    let [path, elsewhere] = ["m", "elsewhere"].map(|name| directory.path().join(name));
     fs::hard_link(path.join("a.yaml"), elsewhere.join("a")).unwrap();
     let mut followed = Followed::start(&path);
     assert_eq!(followed.next_list().await, ["default/a"]);

@@ -55,10 +55,8 @@ fn documents_may_be_written_in_many_ways() {
     let a = service("a", "clusterIP: 10.0.0.1");
     let b = service("b", "clusterIP: 10.0.0.2");
     let both = ["default/a=10.0.0.1", "default/b=10.0.0.2"];
-    check(
-        &[("all.yaml", &format!("# first\n---\n{a}---\n---\n{b}---\n"))],
-        &both,
-    );
+    let all = format!("# first\n---\n{a}---\n---\n{b}---\n");
+    check(&[("all.yaml", &all)], &both);
     check(&[("1.yml", &a), ("2.yaml", &b)], &both);
     let json = |name: &str, ip: &str| {
         format!(
@@ -153,11 +151,7 @@ fn files_are_found_by_name_at_any_depth() {
     std::os::unix::fs::symlink(at("..2026/d.yaml"), at("linked.yaml")).unwrap();
     std::os::unix::fs::symlink(directory.path(), at("sub/loop")).unwrap();
     let manifests = load(directory.path(), &options(), Validation::Lenient).unwrap();
-    let expected = [
-        "default/a=10.0.0.1",
-        "default/b=10.0.0.1",
-        "default/d=10.0.0.1",
-    ];
+    let expected = ["a", "b", "d"].map(|name| format!("default/{name}=10.0.0.1"));
     assert_eq!(services(&manifests), expected);
     let manifests = load(&at("sub/deep/b.yml"), &options(), Validation::Lenient).unwrap();
     assert_eq!(services(&manifests), ["default/b=10.0.0.1"]);
@@ -175,19 +169,12 @@ fn errors_name_file_and_line() {
     }
 
     check_error("a.yaml", "kind: Service\nspec: [1\n", Some(2), "unclosed");
-    check_error(
-        "a.json",
-        "{\"kind\":\n \"Service\"\n \"a\": 1}",
-        Some(3),
-        "expected `,` or `}`",
-    );
+    let json = "{\"kind\":\n \"Service\"\n \"a\": 1}";
+    check_error("a.json", json, Some(3), "expected `,` or `}`");
     check_error("a.yaml", "- 1\n", Some(1), "");
-    let missing = load(
-        Path::new("/nowhere/at/all"),
-        &options(),
-        Validation::Lenient,
-    );
-    assert_eq!(missing.unwrap_err().0[0].file, Path::new("/nowhere/at/all"));
+    let path = Path::new("/nowhere/at/all");
+    let missing = load(path, &options(), Validation::Lenient);
+    assert_eq!(missing.unwrap_err().0[0].file, path);
 }
 
 #[test]
@@ -200,10 +187,9 @@ fn cluster_ips_are_allocated_by_family_and_stable() {
         assert_eq!(Some(&spec.cluster_ip), spec.cluster_ips.first());
         for (ip, family) in spec.cluster_ips.iter().zip(families) {
             let ip: std::net::IpAddr = ip.parse().unwrap();
-            let range = if *family == "IPv4" {
-                CLUSTER_IPS.v4
-            } else {
-                CLUSTER_IPS.v6
+            let range = match *family {
+                "IPv4" => CLUSTER_IPS.v4,
+                _ => CLUSTER_IPS.v6,
             };
             assert!(range.contains(&ip), "{ip}");
         }
@@ -240,11 +226,8 @@ fn other_services_do_not_change_cluster_ips() {
     assert_eq!(services(&alone)[0], services(&crowded)[1]);
     // Unless another manifest names the address.
     let ip = alone.services[0].spec.cluster_ip.clone();
-    let with = format!(
-        "{}---\n{}",
-        service("z", &format!("clusterIP: {ip}")),
-        service("a", "")
-    );
+    let other = service("z", &format!("clusterIP: {ip}"));
+    let with = format!("{other}---\n{}", service("a", ""));
     let pushed = load_files(&[("a.yaml", &with)]).unwrap();
     assert_ne!(services(&alone)[0], services(&pushed)[0]);
 }

@@ -1,8 +1,7 @@
 //! Manifests with fields that cannot be used, and files that cannot be used.
 
-use std::path::Path;
-
 use super::manifests::{directory, options};
+use crate::cases::cases;
 use crate::watch::manifests::{Manifests, Validation, load};
 
 const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  \
@@ -11,22 +10,23 @@ const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\
 /// As commands read manifests without `--lenient`.
 const STRICT: Validation = Validation::Strict;
 
-fn load_as(directory: &Path, validation: Validation) -> Manifests {
-    load(directory, &options(), validation).unwrap()
-}
-
-/// Errors as `FILE:LINE: REASON`.
-fn errors(directory: &Path, manifests: &Manifests) -> Vec<String> {
-    let of = |text: &str| text.replace(&format!("{}/", directory.display()), "");
+/// Loads these files. Returns errors as `FILE:LINE: REASON`, and calls their directory `DIRECTORY`.
+fn load_as(validation: Validation, files: &[(&str, &str)]) -> (Manifests, Vec<String>) {
+    let directory = directory(files);
+    let path = directory.path().display().to_string();
+    let shown = |text: String| {
+        let text = text.replace(&format!("{path}/"), "");
+        text.replace(&path, "DIRECTORY")
+    };
+    let mut manifests = load(directory.path(), &options(), validation).unwrap();
     let errors = manifests.errors.iter().map(|error| {
         let line = error.line.map(|line| line.to_string()).unwrap_or_default();
-        of(&format!(
-            "{}:{line}: {}",
-            error.file.display(),
-            error.reason
-        ))
+        let (file, reason) = (error.file.display(), &error.reason);
+        shown(format!("{file}:{line}: {reason}"))
     });
-    errors.collect()
+    let errors = errors.collect();
+    manifests.notes = manifests.notes.into_iter().map(shown).collect();
+    (manifests, errors)
 }
 
 fn names(manifests: &Manifests) -> Vec<&str> {
@@ -37,24 +37,25 @@ fn names(manifests: &Manifests) -> Vec<&str> {
 /// Checks the errors of `a.yaml`, whose objects are all rejected.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    let directory = directory(&[("a.yaml", text)]);
-    let manifests = load_as(directory.path(), STRICT);
-    assert_eq!(errors(directory.path(), &manifests), expected);
+    let (manifests, errors) = load_as(STRICT, &[("a.yaml", text)]);
+    assert_eq!(errors, expected);
     assert_eq!(names(&manifests), [""; 0]);
     // The daemon uses what it can.
-    assert_eq!(load_as(directory.path(), Validation::Lenient).errors, []);
+    let (_, errors) = load_as(Validation::Lenient, &[("a.yaml", text)]);
+    assert_eq!(errors, [""; 0], "{text}");
 }
 
-/// Checks the errors of a Service with this spec, in flow style, on line 4.
+/// Each line is the spec of a Service, on line 4 of its file; it has the errors below it.
 #[track_caller]
-fn check_spec(spec: &str, expected: &[&str]) {
-    let expected: Vec<String> = expected
-        .iter()
-        .map(|error| format!("a.yaml:4: Service `default/web`: {error}"))
-        .collect();
-    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    let text = format!("apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {spec}\n");
-    check(&text, &expected);
+fn check_specs(table: &str) {
+    for (spec, errors) in cases(table) {
+        let start = "a.yaml:4: Service `default/web`: ";
+        let errors = errors.lines().map(|error| [start, error].concat());
+        let errors: Vec<String> = errors.collect();
+        let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
+        let header = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n";
+        check(&format!("{header}spec: {spec}\n"), &errors);
+    }
 }
 
 #[test]
@@ -75,59 +76,39 @@ fn errors_name_file_line_object_and_field() {
 
 #[test]
 fn values_of_services_are_checked() {
-    let not_a_port = "must be between 1 and 65535, inclusive";
-    check_spec(
-        "{ports: [{port: 0}, {port: 80, targetPort: 70000, nodePort: -1}], healthCheckNodePort: 70000}",
-        &[
-            &format!("spec.ports[0].port: Invalid value: 0: {not_a_port}"),
-            &format!("spec.ports[1].nodePort: Invalid value: -1: {not_a_port}"),
-            &format!("spec.ports[1].targetPort: Invalid value: 70000: {not_a_port}"),
-            &format!("spec.healthCheckNodePort: Invalid value: 70000: {not_a_port}"),
-        ],
-    );
-    check_spec(
-        "{ports: [{port: 80}], clusterIP: 10.0.0.256, externalIPs: [10.0.0.1, x], ipFamilies: [v4]}",
-        &[
-            "spec.ipFamilies[0]: Unsupported value: \"v4\": supported values: \"IPv4\", \"IPv6\"",
-            "spec.clusterIP: Invalid value: \"10.0.0.256\": must be a valid IP address",
-            "spec.externalIPs[1]: Invalid value: \"x\": must be a valid IP address",
-        ],
-    );
-    check_spec(
-        "{ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0/8, ' 10.1.0.0/16 ', a]}",
-        &["spec.loadBalancerSourceRanges[2]: Invalid value: \"a\": must be a valid CIDR value"],
-    );
-    check_spec(
-        "{ports: [{port: 80}], internalTrafficPolicy: local}",
-        &[
-            "spec.internalTrafficPolicy: Unsupported value: \"local\": supported values: \
-             \"Cluster\", \"Local\"",
-        ],
+    check_specs(
+        r#"
+{ports: [{port: 0}, {port: 80, targetPort: 70000, nodePort: -1}], healthCheckNodePort: 70000}
+    spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive
+    spec.ports[1].nodePort: Invalid value: -1: must be between 1 and 65535, inclusive
+    spec.ports[1].targetPort: Invalid value: 70000: must be between 1 and 65535, inclusive
+    spec.healthCheckNodePort: Invalid value: 70000: must be between 1 and 65535, inclusive
+{ports: [{port: 80}], clusterIP: 10.0.0.256, externalIPs: [10.0.0.1, x], ipFamilies: [v4]}
+    spec.ipFamilies[0]: Unsupported value: "v4": supported values: "IPv4", "IPv6"
+    spec.clusterIP: Invalid value: "10.0.0.256": must be a valid IP address
+    spec.externalIPs[1]: Invalid value: "x": must be a valid IP address
+{ports: [{port: 80}], loadBalancerSourceRanges: [10.0.0.0/8, ' 10.1.0.0/16 ', a]}
+    spec.loadBalancerSourceRanges[2]: Invalid value: "a": must be a valid CIDR value
+{ports: [{port: 80}], internalTrafficPolicy: local}
+    spec.internalTrafficPolicy: Unsupported value: "local": supported values: "Cluster", "Local"
+"#,
     );
 }
 
 #[test]
 fn the_first_value_of_a_wrong_type_is_named() {
-    for (spec, expected) in [
-        (
-            "{ports: [{port: eighty}], selektor: {}}",
-            "spec.ports[0].port: invalid type: string \"eighty\", expected i32",
-        ),
-        (
-            "{ports: [{port: 81}, 7]}",
-            "spec.ports[1]: must be an object, got 7",
-        ),
-        (
-            "{externalIPs: 10.0.0.1}",
-            "spec.externalIPs: invalid type: string \"10.0.0.1\", expected a sequence",
-        ),
-        (
-            "{ports: [{port: 80, targetPort: [80]}]}",
-            "spec.ports[0].targetPort: invalid type: sequence, expected IntOrString",
-        ),
-    ] {
-        check_spec(spec, &[expected]);
-    }
+    check_specs(
+        r#"
+{ports: [{port: eighty}], selektor: {}}
+    spec.ports[0].port: invalid type: string "eighty", expected i32
+{ports: [{port: 81}, 7]}
+    spec.ports[1]: must be an object, got 7
+{externalIPs: 10.0.0.1}
+    spec.externalIPs: invalid type: string "10.0.0.1", expected a sequence
+{ports: [{port: 80, targetPort: [80]}]}
+    spec.ports[0].targetPort: invalid type: sequence, expected IntOrString
+"#,
+    );
 }
 
 #[test]
@@ -143,8 +124,7 @@ fn a_missing_field_and_a_patch_are_named_once() {
         ),
     ] {
         let text = format!("apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n{field}\n");
-        let files = directory(&[("a.yaml", &text)]);
-        let errors = errors(files.path(), &load_as(files.path(), STRICT));
+        let (_, errors) = load_as(STRICT, &[("a.yaml", &text)]);
         let expected = format!("a.yaml:4: Service `default/web`: {expected}");
         assert!(
             errors.len() == 1 && errors[0].starts_with(&expected),
@@ -165,10 +145,9 @@ fn other_rules_of_an_api_server_are_not_repeated() {
     ] {
         let text =
             format!("apiVersion: v1\nkind: Service\nmetadata: {{name: Web}}\nspec: {spec}\n");
-        let files = directory(&[("a.yaml", &text)]);
-        let manifests = load_as(files.path(), STRICT);
-        assert_eq!(manifests.errors, []);
-        assert_eq!(names(&manifests), ["Web"]);
+        let (manifests, errors) = load_as(STRICT, &[("a.yaml", &text)]);
+        assert_eq!(errors, [""; 0], "{spec}");
+        assert_eq!(names(&manifests), ["Web"], "{spec}");
     }
 }
 
@@ -230,20 +209,19 @@ fn lines_are_found_in_lists_and_json() {
         ("a.json", format!("{{\"kind\": \"List\"}}\n\n{bad}\n"), 6),
         ("a.yaml", format!("kind: List\n---\n{bad}\n"), 6),
     ] {
-        let directory = directory(&[(name, &text)]);
-        let manifests = load_as(directory.path(), STRICT);
-        let expected = [format!("{name}:{}", expected(line))];
-        assert_eq!(errors(directory.path(), &manifests), expected, "{text}");
+        let (_, errors) = load_as(STRICT, &[(name, &text)]);
+        assert_eq!(errors, [format!("{name}:{}", expected(line))], "{text}");
     }
 }
 
 #[test]
 fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
     let first = WEB.replace("80", "70");
-    let files = directory(&[("a.yaml", &format!("{first}---\n{WEB}")), ("b.yaml", WEB)]);
-    let manifests = load_as(files.path(), STRICT);
+    let twice = format!("{first}---\n{WEB}");
+    let files = [("a.yaml", &*twice), ("b.yaml", WEB)];
+    let (manifests, errors) = load_as(STRICT, &files);
     assert_eq!(
-        errors(files.path(), &manifests),
+        errors,
         [
             "a.yaml:: Service `default/web` replaces the one in `a.yaml`",
             "b.yaml:: Service `default/web` replaces the one in `a.yaml`",
@@ -253,8 +231,8 @@ fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
     assert_eq!(manifests.services[0].spec.ports[0].port, 80);
     // Each is said once.
     assert!(manifests.notes.is_empty(), "{:?}", manifests.notes);
-    let lenient = load_as(files.path(), Validation::Lenient);
-    assert_eq!((lenient.errors.len(), lenient.notes.len()), (0, 2));
+    let (lenient, errors) = load_as(Validation::Lenient, &files);
+    assert_eq!((errors.len(), lenient.notes.len()), (0, 2));
     let note = &lenient.notes[1];
     let expected = "b.yaml`: Service `default/web` replaces the one in `";
     assert!(note.contains(expected), "{note}");
@@ -281,8 +259,7 @@ fn files_of_other_tools_are_named() {
             "spec.ports[0].targetPort: is a Helm template",
         ),
     ] {
-        let files = directory(&[("a.yaml", text), ("b.yaml", WEB)]);
-        let manifests = load_as(files.path(), STRICT);
+        let (manifests, _) = load_as(STRICT, &[("a.yaml", text), ("b.yaml", WEB)]);
         let reason = &manifests.errors[0].reason;
         assert!(reason.contains(expected), "{reason}");
         assert!(!reason.contains('\n'), "{reason}");
@@ -292,9 +269,8 @@ fn files_of_other_tools_are_named() {
 #[test]
 fn the_first_of_several_cluster_ips_decides_on_headless() {
     let text = format!("{WEB}  clusterIPs: [None]\n");
-    let files = directory(&[("a.yaml", &text)]);
     for validation in [STRICT, Validation::Lenient] {
-        let manifests = load_as(files.path(), validation);
+        let (manifests, _) = load_as(validation, &[("a.yaml", &text)]);
         assert_eq!((names(&manifests), manifests.headless.len()), (vec![], 1));
     }
 }
@@ -303,12 +279,8 @@ fn the_first_of_several_cluster_ips_decides_on_headless() {
 fn fields_without_effect_are_noted_if_lenient() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: \
                 LoadBalnacer\n  selektor: {a: b}\n  ports: [{port: 80, protocol: tcp}]\n";
-    let files = directory(&[("a.yaml", text)]);
-    let manifests = load_as(files.path(), Validation::Lenient);
-    let place = format!(
-        "Service `default/web` in `{}/a.yaml`: ",
-        files.path().display()
-    );
+    let (manifests, _) = load_as(Validation::Lenient, &[("a.yaml", text)]);
+    let place = "Service `default/web` in `a.yaml`: ";
     assert_eq!(
         manifests.notes,
         [
@@ -327,14 +299,11 @@ fn fields_without_effect_are_noted_if_lenient() {
 #[test]
 fn kustomizations_are_not_rendered() {
     for name in ["kustomization.yaml", "kustomization.yml", "Kustomization"] {
-        let files = directory(&[(name, "resources: [a.yaml]\n"), ("a.yaml", WEB)]);
-        let directory = files.path().display();
-        let problem = format!(
-            "is a kustomization, which is not rendered: run `kubectl kustomize {directory}`"
-        );
+        let files = [(name, "resources: [a.yaml]\n"), ("a.yaml", WEB)];
+        let problem =
+            "is a kustomization, which is not rendered: run `kubectl kustomize DIRECTORY`";
         for validation in [STRICT, Validation::Lenient] {
-            let manifests = load_as(files.path(), validation);
-            let errors = errors(files.path(), &manifests);
+            let (manifests, errors) = load_as(validation, &files);
             assert_eq!(errors, [format!("{name}:: {problem}")]);
             assert_eq!((names(&manifests), manifests.notes.len()), (vec!["web"], 0));
         }
@@ -349,15 +318,10 @@ fn input_without_effect_is_noted() {
     let slice = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n\
                  metadata: {name: b-1, labels: {kubernetes.io/service-name: b}}\n---\n";
     let text = endpoints("web") + &endpoints("b") + slice + WEB;
-    let files = directory(&[
-        ("a.yaml", &text),
-        (
-            "deployment.yaml",
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
-        ),
-    ]);
-    let manifests = load_as(files.path(), STRICT);
-    assert_eq!(manifests.errors, []);
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
+    let files = [("a.yaml", &*text), ("deployment.yaml", deployment)];
+    let (manifests, errors) = load_as(STRICT, &files);
+    assert_eq!(errors, [""; 0]);
     assert_eq!(
         manifests.notes,
         ["2 Endpoints are ignored: rules come from EndpointSlices"]
@@ -382,8 +346,7 @@ fn services_that_are_not_served_are_counted() {
             "no Services that kube-proxy serves: 1 headless; 1".to_owned(),
         ),
     ] {
-        let files = directory(&[("a.yaml", &text)]);
-        let manifests = load_as(files.path(), STRICT);
+        let (manifests, _) = load_as(STRICT, &[("a.yaml", &text)]);
         let ignored = "objects of other kinds are ignored";
         assert_eq!(manifests.notes, [format!("{expected} {ignored}")]);
     }
@@ -391,19 +354,15 @@ fn services_that_are_not_served_are_counted() {
 
 #[test]
 fn items_of_a_list_may_be_without_version_and_kind() {
-    let item = |header: &str| format!("- {header}\n  metadata: {{name: web}}\n");
     for header in [
         "spec: {ports: [{port: 80}]}",
         "kind: null",
         "apiVersion: null",
     ] {
-        let text = format!(
-            "apiVersion: v1\nkind: ServiceList\nitems:\n{}",
-            item(header)
-        );
-        let directory = directory(&[("a.yaml", &text)]);
-        let manifests = load_as(directory.path(), STRICT);
-        assert_eq!(errors(directory.path(), &manifests), [""; 0], "{header}");
+        let item = format!("- {header}\n  metadata: {{name: web}}\n");
+        let text = format!("apiVersion: v1\nkind: ServiceList\nitems:\n{item}");
+        let (manifests, errors) = load_as(STRICT, &[("a.yaml", &text)]);
+        assert_eq!(errors, [""; 0], "{header}");
         assert_eq!(names(&manifests), ["web"], "{header}");
     }
 }

@@ -17,11 +17,8 @@ fn read(path: &Path) -> Manifests {
 }
 
 fn services(manifests: &Manifests) -> Vec<&ServiceObject> {
-    manifests
-        .services
-        .iter()
-        .map(|service| &**service)
-        .collect()
+    let services = manifests.services.iter();
+    services.map(|service| &**service).collect()
 }
 
 #[test]
@@ -31,10 +28,8 @@ fn every_file_is_read_as_kubectl_reads_it() {
     let judged: Map<String, Value> = serde_json::from_slice(&judged).unwrap();
     let files = fs::read_dir(&directory).unwrap();
     let files = files.filter(|file| {
-        let name = file.as_ref().unwrap().file_name();
-        Path::new(&name)
-            .extension()
-            .is_some_and(|one| one == "yaml")
+        let path = file.as_ref().unwrap().path();
+        path.extension().is_some_and(|one| one == "yaml")
     });
     assert_eq!(files.count(), judged.len());
     assert!(judged.len() > 40, "{}", judged.len());
