@@ -85,13 +85,8 @@ fn followed(
             let (client, server) = duplex(64 * 1024);
             let mut orders = ordered.clone();
             orders.mark_unchanged();
-            tokio::spawn(serve(
-                connections,
-                server,
-                answer,
-                orders,
-                Arc::clone(&heard),
-            ));
+            let heard = Arc::clone(&heard);
+            tokio::spawn(serve(connections, server, answer, orders, heard));
             ClientEnd::new(client, Http::Two)
         }));
         let connector = tower::service_fn(move |_: Uri| {

@@ -35,14 +35,10 @@ fn an_expired_version_after_a_restart_is_retried_soon() {
 
 #[test]
 fn a_streaming_list_that_fails_three_times_is_replaced_by_pages() {
+    let mut script = vec![status(504, "Timeout"); 3];
+    script.extend([page("7", "", &[]), open(&[])]);
     check(
-        vec![
-            status(504, "Timeout"),
-            status(504, "Timeout"),
-            status(504, "Timeout"),
-            page("7", "", &[]),
-            open(&[]),
-        ],
+        script,
         &[
             "watch: failed 504",
             "watch: failed 504",

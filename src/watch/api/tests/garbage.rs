@@ -26,20 +26,11 @@ fn pieces(texts: &[&str]) -> Reply {
 fn leads_to_a_list(answer: Reply) {
     let mut script = vec![ends(&listed_at("5"))];
     script.extend(vec![answer; 3]);
-    script.push(open(&[
-        event("ADDED", &service("a", "9")),
-        end_of_list("9"),
-    ]));
-    check(
-        script,
-        &[
-            "watch: listing, listed",
-            "watch after=5: failed protocol error",
-            "watch after=5: failed protocol error",
-            "watch after=5: failed protocol error",
-            "watch: listing, set a, listed",
-        ],
-    );
+    let added = event("ADDED", &service("a", "9"));
+    script.push(open(&[added, end_of_list("9")]));
+    let (listed, again) = ("watch: listing, listed", "watch: listing, set a, listed");
+    let failed = "watch after=5: failed protocol error";
+    check(script, &[listed, failed, failed, failed, again]);
 }
 
 #[test]
@@ -127,12 +118,8 @@ fn a_message_that_never_ends_is_as_none() {
 
 #[test]
 fn events_between_undecodable_messages_do_not_reset_their_count() {
-    let answer = |version: &str| {
-        ends(&[
-            bookmark(version),
-            "what comes here may be lost\n".to_owned(),
-        ])
-    };
+    let lost = "what comes here may be lost\n";
+    let answer = |version: &str| ends(&[bookmark(version), lost.to_owned()]);
     let mut script = vec![ends(&listed_at("5"))];
     script.extend(["6", "7", "8"].map(answer));
     script.push(open(&[end_of_list("9")]));

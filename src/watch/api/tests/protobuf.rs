@@ -116,13 +116,10 @@ fn a_server_that_rejects_protobuf_gets_a_request_for_json() {
 
 #[test]
 fn a_server_that_rejects_both_encodings_gets_requests_at_growing_delays() {
+    let mut script = vec![status(406, "NotAcceptable"); 3];
+    script.push(ends(&[]));
     check(
-        vec![
-            status(406, "NotAcceptable"),
-            status(406, "NotAcceptable"),
-            status(406, "NotAcceptable"),
-            ends(&[]),
-        ],
+        script,
         &[
             "watch",
             "watch as json",

@@ -184,14 +184,9 @@ fn a_body_shorter_than_its_length_times_out() {
         "HTTP/1.1 200 OK\r\ncontent-length: 9999999999999999\r\n\r\n\n".to_owned(),
         format!("{CHUNKED}fffffffffffffff\r\n\n"),
     ] {
-        assert_eq!(
-            followed(SECOND * 9, bytes.as_bytes(), Then::Hang),
-            expected[..1]
-        );
-        assert_eq!(
-            followed(SECOND * 11, bytes.as_bytes(), Then::Hang),
-            expected
-        );
+        let found = |time| followed(time, bytes.as_bytes(), Then::Hang);
+        assert_eq!(found(SECOND * 9), expected[..1], "{bytes}");
+        assert_eq!(found(SECOND * 11), expected, "{bytes}");
     }
 }
 

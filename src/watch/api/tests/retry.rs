@@ -1,6 +1,5 @@
 //! Retry delays, URIs of requests, and the configuration of the client.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,7 +7,7 @@ use tokio::time::Instant;
 use super::super::build_client;
 use super::super::resource;
 use super::super::retry::{RetryBackoff, RetryDelay};
-use super::super::{ApiOptions, ProxyEnvironment, Selector};
+use super::super::{ApiClient, ApiOptions, ProxyEnvironment, Selector};
 
 #[test]
 fn delays_double_up_to_half_a_minute() {
@@ -91,22 +90,16 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(kubeconfig.unwrap_or_default().as_bytes())
-        .unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), kubeconfig.unwrap_or_default()).unwrap();
+    let path = kubeconfig.map(|_| file.path().to_owned());
     let options = ApiOptions {
-        kubeconfigs: kubeconfig
-            .map(|_| file.path().to_owned())
-            .into_iter()
-            .collect(),
+        kubeconfigs: path.into_iter().collect(),
         master: master.map(str::to_owned),
         ..ApiOptions::default()
     };
     let result = runtime.block_on(build_client(&options, &ProxyEnvironment::default()));
-    assert_eq!(
-        result.as_ref().ok().map(super::super::ApiClient::address),
-        expected
-    );
+    assert_eq!(result.as_ref().ok().map(ApiClient::address), expected);
 }
 
 #[test]

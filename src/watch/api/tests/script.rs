@@ -54,26 +54,19 @@ pub(super) fn event(kind: &str, object: &str) -> String {
 }
 
 pub(super) fn bookmark(version: &str) -> String {
-    event(
-        "BOOKMARK",
-        &format!(r#"{{"kind":"Service","metadata":{{"resourceVersion":"{version}"}}}}"#),
-    )
+    let object = format!(r#"{{"kind":"Service","metadata":{{"resourceVersion":"{version}"}}}}"#);
+    event("BOOKMARK", &object)
 }
 
 pub(super) fn end_of_list(version: &str) -> String {
-    event(
-        "BOOKMARK",
-        &format!(
-            r#"{{"metadata":{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}"#
-        ),
-    )
+    let end = r#""annotations":{"k8s.io/initial-events-end":"true"}"#;
+    let metadata = format!(r#"{{"resourceVersion":"{version}",{end}}}"#);
+    event("BOOKMARK", &format!(r#"{{"metadata":{metadata}}}"#))
 }
 
 pub(super) fn expired() -> String {
-    event(
-        "ERROR",
-        r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old"}"#,
-    )
+    let gone = r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old"}"#;
+    event("ERROR", gone)
 }
 
 pub(super) fn page(version: &str, resume: &str, objects: &[String]) -> Reply {
@@ -198,6 +191,13 @@ pub(super) fn exchanges(transcript: &[String]) -> Vec<String> {
 #[track_caller]
 pub(super) fn check(script: Vec<Reply>, expected: &[&str]) {
     check_for(Duration::from_secs(30), script, expected);
+}
+
+/// Checks the exchanges after a stream that the server refuses.
+#[track_caller]
+pub(super) fn check_pages(mut script: Vec<Reply>, expected: &[&str]) {
+    script.insert(0, status(400, "Invalid"));
+    check(script, &[&["watch"][..], expected].concat());
 }
 
 #[track_caller]
