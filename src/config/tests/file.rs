@@ -30,9 +30,8 @@ fn an_empty_file_equals_no_flags() {
 #[test]
 fn zero_and_null_fields_of_kubeadm_have_the_default() {
     let config = with_text("", KUBEADM).unwrap();
-    let mut expected = configured("--cluster-cidr=10.244.0.0/16")
-        .unwrap()
-        .configuration;
+    let flags = configured("--cluster-cidr=10.244.0.0/16");
+    let mut expected = flags.unwrap().configuration;
     "/var/lib/kube-proxy/kubeconfig.conf".clone_into(&mut expected.client_connection.kubeconfig);
     assert_eq!(config.configuration, expected);
     assert_eq!(noted(&config), [""; 0]);
@@ -53,16 +52,11 @@ fn json_files_are_decoded() {
     };
     let config = with_text("", &text(",\n\t\"oomScoreAdj\": 7, \"iptables\": null")).unwrap();
     assert_eq!(config.node.oom_score_adj, 7);
-    refused(
-        &text(",\n\"oomScoreAdj\": \"7\""),
-        "`c.yaml`: oomScoreAdj: invalid type",
-    );
+    let wrong = text(",\n\"oomScoreAdj\": \"7\"");
+    refused(&wrong, "`c.yaml`: oomScoreAdj: invalid type");
     refused(&text(","), "`c.yaml`, line 2: ");
-    let config = with_text(
-        "",
-        &text(", \"oomScoreAdj\": 7, \"oomScoreAdj\": 8, \"x\": 1"),
-    );
-    let config = config.unwrap();
+    let twice = text(", \"oomScoreAdj\": 7, \"oomScoreAdj\": 8, \"x\": 1");
+    let config = with_text("", &twice).unwrap();
     assert_eq!(config.node.oom_score_adj, 8);
     let notes = &noted(&config)[0];
     assert!(
@@ -158,14 +152,10 @@ fn unknown_and_repeated_fields_are_ignored_and_noted() {
         loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");
     assert_eq!(config.node.oom_score_adj, 2);
     let note = &noted(&config)[0];
-    assert!(
-        note.starts_with("lenient decoding of `c.yaml`: line 5: "),
-        "{note}"
-    );
-    assert!(
-        note.contains("oomScoreAdj") && note.ends_with(", last value used"),
-        "{note}"
-    );
+    let start = "lenient decoding of `c.yaml`: line 5: ";
+    let end = ", last value used";
+    assert!(note.starts_with(start) && note.ends_with(end), "{note}");
+    assert!(note.contains("oomScoreAdj"), "{note}");
     let config = loaded("conntrack:\n  min: 1\n  min: 2\n");
     assert_eq!(config.node.conntrack.min, 2);
     let expected = "line 5: duplicate field `min`, last value used";

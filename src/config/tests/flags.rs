@@ -85,11 +85,8 @@ fn numbers_are_those_of_go() {
     };
     let good = "7=7 +7=7 0=0 00=0 -0=0 010=8 0o17=15 0x1F=31 0X_1f=31 0b1_1=3 1_0=10 0_7=7";
     for (text, expected) in good.split(' ').filter_map(|pair| pair.split_once('=')) {
-        assert_eq!(
-            bit(text),
-            Ok::<_, String>(expected.parse().unwrap()),
-            "{text}"
-        );
+        let expected = expected.parse().unwrap();
+        assert_eq!(bit(text), Ok::<_, String>(expected), "{text}");
     }
     for text in [
         "", "-", "08", "0x", "_1", "1_", "1__0", "0_x1", "0_B1", "0x+1", "--1", "1.0", "1e1", "٣",
@@ -97,11 +94,8 @@ fn numbers_are_those_of_go() {
         let error = bit(text).expect_err(text);
         assert!(error.contains("is not a valid integer"), "{error}");
     }
-    assert!(
-        bit("-0x1")
-            .unwrap_err()
-            .contains("must be from 0 to 31, got -1")
-    );
+    let error = bit("-0x1").unwrap_err();
+    assert!(error.contains("must be from 0 to 31, got -1"), "{error}");
     let error = configured("--conntrack-min=3000000000").unwrap_err();
     let range = "must be from -2147483648 to 2147483647, got 3000000000";
     assert!(error.contains(range), "{error}");
@@ -114,16 +108,11 @@ fn deprecated_ports_complete_addresses_without_a_port() {
     let both = |metrics: &str, healthz: &str| (metrics.to_owned(), healthz.to_owned());
     let defaults = both("127.0.0.1:10249", "0.0.0.0:10256");
     assert_eq!(served("--healthz-port=1 --metrics-port=2"), defaults);
-    assert_eq!(
-        served(
-            "--healthz-port=1 --healthz-bind-address=::1 --metrics-port=2 --metrics-bind-address=0.0.0.0"
-        ),
-        both("0.0.0.0:2", "[::1]:1")
-    );
-    assert_eq!(
-        served("--healthz-port=1 --healthz-bind-address=[::1]:3"),
-        both("127.0.0.1:10249", "[::1]:3")
-    );
+    let incomplete = "--healthz-port=1 --healthz-bind-address=::1 \
+                      --metrics-port=2 --metrics-bind-address=0.0.0.0";
+    assert_eq!(served(incomplete), both("0.0.0.0:2", "[::1]:1"));
+    let complete = "--healthz-port=1 --healthz-bind-address=[::1]:3";
+    assert_eq!(served(complete), both("127.0.0.1:10249", "[::1]:3"));
     // Brackets are for an address with a port.
     let error = configured("--healthz-port=1 --healthz-bind-address=[::1]").unwrap_err();
     assert!(error.contains("`[::1]` is not a valid address"), "{error}");

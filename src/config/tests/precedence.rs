@@ -41,10 +41,8 @@ fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
 #[test]
 fn hostname_override_flag_overrides_the_file() {
     let name = |flags| {
-        with_file(flags, "hostnameOverride: file")
-            .unwrap()
-            .rules
-            .node_name
+        let config = with_file(flags, "hostnameOverride: file");
+        config.unwrap().rules.node_name
     };
     assert_eq!(name(""), "file");
     assert_eq!(name("--hostname-override="), "file");
@@ -72,10 +70,8 @@ fn each_logging_flag_overrides_the_file() {
     let config = with_file("--log-flush-frequency=2s", fields).unwrap();
     assert_eq!(field_of(&config, "logging.flushFrequency"), "2s");
     let fields = "logging: {vmodule: [{filePattern: b, verbosity: 2}]}";
-    let modules = field_of(
-        &with_file("--vmodule=a=1", fields).unwrap(),
-        "logging.vmodule",
-    );
+    let config = with_file("--vmodule=a=1", fields).unwrap();
+    let modules = field_of(&config, "logging.vmodule");
     assert_eq!(
         modules.to_string(),
         r#"[{"filePattern":"a","verbosity":1},{"filePattern":"b","verbosity":2}]"#
@@ -128,37 +124,25 @@ fn an_override_of_the_metrics_address_applies_with_a_file() {
     let file = "metricsBindAddress: 127.0.0.1:9";
     let address = |flags: &str| {
         let config = with_file(flags, file).unwrap();
-        assert_eq!(
-            field_of(&config, "metricsBindAddress"),
-            config
-                .serving
-                .metrics
-                .map_or("off".to_owned(), |one| one.to_string())
-        );
-        config.serving.metrics.map(|address| address.to_string())
+        let served = config.serving.metrics.map(|address| address.to_string());
+        let served = served.unwrap_or_else(|| "off".to_owned());
+        assert_eq!(field_of(&config, "metricsBindAddress"), served);
+        served
     };
-    let expected = |text: &str| Some(text.to_owned());
-    assert_eq!(
-        address("--metrics-bind-address=1.2.3.4:5"),
-        expected("127.0.0.1:9")
-    );
+    assert_eq!(address("--metrics-bind-address=1.2.3.4:5"), "127.0.0.1:9");
     for (value, served) in [
-        ("0.0.0.0:10249", expected("0.0.0.0:10249")),
-        ("10.0.0.7", expected("10.0.0.7:10249")),
-        ("fd00::7", expected("[fd00::7]:10249")),
-        ("off", None),
-        ("", None),
+        ("0.0.0.0:10249", "0.0.0.0:10249"),
+        ("10.0.0.7", "10.0.0.7:10249"),
+        ("fd00::7", "[fd00::7]:10249"),
+        ("off", "off"),
+        ("", "off"),
     ] {
-        assert_eq!(
-            address(&format!("--metrics-bind-address-override={value}")),
-            served
-        );
+        let flag = format!("--metrics-bind-address-override={value}");
+        assert_eq!(address(&flag), served, "{value}");
     }
     let both = "--metrics-bind-address=1.2.3.4:5 --metrics-bind-address-override=1.2.3.4:6";
-    assert_eq!(
-        configured(both).unwrap().serving.metrics,
-        "1.2.3.4:6".parse().ok()
-    );
+    let metrics = configured(both).unwrap().serving.metrics;
+    assert_eq!(metrics, "1.2.3.4:6".parse().ok());
 }
 
 #[test]
@@ -176,8 +160,5 @@ fn one_shot_actions_are_flags_only() {
             .to_owned())
     );
     assert!(with_file("--cleanup=maybe", "").is_err());
-    assert_eq!(
-        noted(&with_file("--cleanup", "").unwrap()),
-        Vec::<String>::new()
-    );
+    assert_eq!(noted(&with_file("--cleanup", "").unwrap()), [""; 0]);
 }

@@ -18,15 +18,11 @@ fn good(flags: &str) -> Config {
 #[test]
 fn periods_fit_together() {
     let gap = |flags| good(flags).pacer.gap;
-    assert_eq!(
-        gap("--iptables-min-sync-period=0"),
-        Gap::Fixed(Duration::ZERO)
-    );
+    let zero = Gap::Fixed(Duration::ZERO);
+    assert_eq!(gap("--iptables-min-sync-period=0"), zero);
     // Upstream ends with a panic beyond an hour.
-    assert_eq!(
-        gap("--iptables-sync-period=3h --iptables-min-sync-period=2h"),
-        Gap::Fixed(Duration::from_secs(7200))
-    );
+    let long = "--iptables-sync-period=3h --iptables-min-sync-period=2h";
+    assert_eq!(gap(long), Gap::Fixed(Duration::from_secs(7200)));
 }
 
 #[test]
@@ -93,34 +89,23 @@ fn objects_are_encoded_as_kube_proxy_would_have_them() {
 /// The field is deltaproxy's own: the flag applies with a file as well, and overrides it.
 #[test]
 fn service_dispatch_comes_from_the_flag_or_the_file() {
-    let thresholds = |flags: &str, file: Option<&str>| {
+    let tree = "--service-dispatch=tree";
+    for (flags, file, expected) in [
+        ("", None, TreeThresholds::AUTO),
+        ("--service-dispatch=flat", None, TreeThresholds::FLAT),
+        (tree, None, TreeThresholds::TREE),
+        ("", Some("flat"), TreeThresholds::FLAT),
+        (tree, Some("auto"), TreeThresholds::TREE),
+    ] {
         let config = match file {
             Some(word) => with_file(flags, &format!("deltaproxy: {{serviceDispatch: {word}}}\n")),
             None => configured(flags),
         };
         let config = config.unwrap();
         assert_eq!(noted(&config), [""; 0]);
-        config
-            .rules
-            .render_settings
-            .get(IpFamily::V4)
-            .fixed
-            .tree_thresholds
-    };
-    assert_eq!(thresholds("", None), TreeThresholds::AUTO);
-    assert_eq!(
-        thresholds("--service-dispatch=flat", None),
-        TreeThresholds::FLAT
-    );
-    assert_eq!(
-        thresholds("--service-dispatch=tree", None),
-        TreeThresholds::TREE
-    );
-    assert_eq!(thresholds("", Some("flat")), TreeThresholds::FLAT);
-    assert_eq!(
-        thresholds("--service-dispatch=tree", Some("auto")),
-        TreeThresholds::TREE
-    );
+        let settings = config.rules.render_settings.get(IpFamily::V4);
+        assert_eq!(settings.fixed.tree_thresholds, expected, "{flags}");
+    }
     // kube-proxy reads the file that is written without a warning.
     let written = |flags| configured(flags).unwrap().configuration.to_yaml();
     assert!(!written("--service-dispatch=auto").contains("deltaproxy"));

@@ -32,19 +32,15 @@ fn every_flag_is_in_the_list_once() {
 fn a_default_can_be_typed_and_changes_nothing() {
     let usual = configured("").unwrap();
     for setting in settings::all().filter(|setting| !setting.flag.is_empty()) {
-        let flag = setting.flag;
         let default = setting.default_text();
         if default.is_empty() {
             continue;
         }
-        let typed = configured(&format!("--{flag}={default}"))
-            .unwrap_or_else(|error| panic!("--{flag}={default}: {error}"));
-        assert_eq!(
-            typed.configuration, usual.configuration,
-            "--{flag}={default}"
-        );
-        assert_eq!(typed.flags, usual.flags, "--{flag}={default}");
-        assert_eq!(noted(&typed), [""; 0], "--{flag}={default}");
+        let flag = format!("--{}={default}", setting.flag);
+        let config = configured(&flag).unwrap_or_else(|error| panic!("{flag}: {error}"));
+        assert_eq!(config.configuration, usual.configuration, "{flag}");
+        assert_eq!(config.flags, usual.flags, "{flag}");
+        assert_eq!(noted(&config), [""; 0], "{flag}");
     }
 }
 
