@@ -67,6 +67,17 @@ async fn response(ip: [u8; 4], port: Port) -> Option<String> {
     Some(format!("{} {status}", name.split('"').next().unwrap()))
 }
 
+/// Checks that the only event is a check that is not served, with this end of the reason.
+#[track_caller]
+fn check_not_served(events: &mut Writer, name: &str, reason: &str) {
+    let told = events.queued_events();
+    let [Event::CheckNotServed(of, note)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*of, service(name));
+    assert!(note.ends_with(reason), "{note}");
+}
+
 #[tokio::test]
 async fn ports_change_hands_within_one_sync() {
     let (mut servers, mut events) = servers();
@@ -147,15 +158,7 @@ async fn of_two_with_the_same_port_the_first_keeps_it() {
     let both = [("b", Some((port, 1))), ("c", Some((port, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
     assert_eq!(response(ONE, port).await.as_deref(), Some("b 200"));
-    let told = events.queued_events();
-    let [Event::CheckNotServed(name, note)] = told.as_slice() else {
-        panic!("{told:?}");
-    };
-    assert_eq!(*name, service("c"));
-    assert!(
-        note.ends_with("also the health check port of `ns/b`"),
-        "{note}"
-    );
+    check_not_served(&mut events, "c", "also the health check port of `ns/b`");
     // An earlier name that comes later has to wait as well.
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
     assert_eq!(response(ONE, port).await.as_deref(), Some("b 200"));
@@ -181,12 +184,7 @@ async fn ports_above_the_number_of_sockets_wait_for_one() {
     let (one, two) = (free(), free());
     let both = [("a", Some((one, 1))), ("b", Some((two, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
-    let told = events.queued_events();
-    let [Event::CheckNotServed(name, note)] = told.as_slice() else {
-        panic!("{told:?}");
-    };
-    assert_eq!(*name, service("b"));
-    assert!(note.ends_with("raise the limit of open files"), "{note}");
+    check_not_served(&mut events, "b", "raise the limit of open files");
     assert_eq!(response(ONE, one).await.as_deref(), Some("a 200"));
     assert_eq!(response(ONE, two).await, None);
     servers.take(&sync(&[ONE], &[("a", None)])).await;

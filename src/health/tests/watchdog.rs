@@ -50,10 +50,8 @@ async fn one_stalled_thread_is_unhealthy_and_named() {
     }
     silence(&watchdog, "IPv6", patience);
     for path in ["/livez", "/healthz"] {
-        assert_eq!(
-            ask(&watchdog, path).status(),
-            StatusCode::SERVICE_UNAVAILABLE
-        );
+        let status = ask(&watchdog, path).status();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         let body = body(&watchdog, path).await;
         assert_eq!(body["stalledThreads"], json!(["IPv6"]));
         assert_eq!(body["healthy"], false);

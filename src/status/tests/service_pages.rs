@@ -9,6 +9,7 @@ use super::super::family_requests::{FamilyService, ServiceRulesText};
 use super::*;
 use crate::model::{ExternalIps, Service, ServicePort, ServiceState, Topology};
 use crate::net::PerFamily;
+use crate::status::RulesSummary;
 
 type Known = BTreeMap<ServiceName, ServiceState>;
 
@@ -20,15 +21,9 @@ fn services(numbers: impl IntoIterator<Item = usize>, ip: &str) -> Known {
         service: Some(Arc::new(service)),
         ..ServiceState::default()
     };
-    let named = numbers.into_iter();
-    named
-        .map(|number| {
-            (
-                ServiceName::new("shop", &format!("web-{number:05}")),
-                state.clone(),
-            )
-        })
-        .collect()
+    let name = |number: usize| ServiceName::new("shop", &format!("web-{number:05}"));
+    let numbers = numbers.into_iter();
+    numbers.map(|one| (name(one), state.clone())).collect()
 }
 
 async fn answer_all(known: Known, mut requests: mpsc::Receiver<FamilyRequest>) {
@@ -44,16 +39,10 @@ async fn answer_all(known: Known, mut requests: mpsc::Receiver<FamilyRequest>) {
                 let names = asked.names.iter();
                 let service = |name: &ServiceName| {
                     let state = known.get(name)?;
-                    let topology = Topology::default();
+                    let (topology, limits) = (Topology::default(), asked.limits);
                     let served = ExternalIps::Served;
                     Some(FamilyService {
-                        summary: crate::status::RulesSummary::of(
-                            name,
-                            state,
-                            &topology,
-                            served,
-                            asked.limits,
-                        )?,
+                        summary: RulesSummary::of(name, state, &topology, served, limits)?,
                         is_pending: false,
                         rules: ServiceRulesText::NotAsked,
                     })
@@ -96,10 +85,8 @@ async fn both_families_are_one_list_in_pages_of_50() {
         assert!(first.contains("Services 1 to 50 of 10001"), "{first}");
         assert!(first.contains("10.0.0.1, fd00::1"), "{first}");
         assert_eq!(first.matches("scope=\"row\"").count(), 50);
-        assert!(
-            first.contains("href=\"/services?q=&amp;page=2\" rel=\"next\""),
-            "{first}"
-        );
+        let next = "href=\"/services?q=&amp;page=2\" rel=\"next\"";
+        assert!(first.contains(next), "{first}");
         assert!(!first.contains(">Previous<"), "{first}");
         // A page that does not exist is the last one, or the first one.
         let (_, last) = get(pages, "/services?page=999999", &[]).await;
@@ -117,15 +104,11 @@ async fn a_search_has_pages_of_its_own() {
         assert!(found.contains("Services 1 to 10 of 10"), "{found}");
         let (_, found) = get(pages, "/services?q=fd00%3A%3A1&page=2", &[]).await;
         assert!(found.contains("Services 51 to 100 of 101"), "{found}");
-        assert!(
-            found.contains("/services?q=fd00%3A%3A1&amp;page=3"),
-            "{found}"
-        );
+        let next = "/services?q=fd00%3A%3A1&amp;page=3";
+        assert!(found.contains(next), "{found}");
         let (status, found) = get(pages, "/services?q=%3Cscript%3E", &[]).await;
-        assert!(
-            status == 200 && found.contains("No Service is found"),
-            "{found}"
-        );
+        assert_eq!(status, 200);
+        assert!(found.contains("No Service is found"), "{found}");
         assert!(found.contains("value=\"&lt;script&gt;\""), "{found}");
     })
     .await;
@@ -153,10 +136,8 @@ async fn a_service_has_a_page_and_an_unknown_one_is_not_found() {
             assert!(page.contains(text), "{text}: {page}");
         }
         let (_, page) = get(pages, "/services/shop/web-09999", &[]).await;
-        assert!(
-            page.contains("no endpoints") && !page.contains("IPv6"),
-            "{page}"
-        );
+        assert!(page.contains("no endpoints"), "{page}");
+        assert!(!page.contains("IPv6"), "{page}");
         for path in ["shop/web", "shop", "shop/web-00007/", "%2F/x", "/"] {
             let (status, _) = get(pages, &format!("/services/{path}"), &[]).await;
             assert_eq!(status, 404, "{path}");

@@ -96,26 +96,19 @@ fn dispositions_follow_from_endpoints_policies_and_conflicts() {
     ];
     assert_eq!(frontends(&summary(&state).ports.first[0]), expected);
     state.slices.clear();
-    let without = summary(&state);
-    assert_eq!(
-        without.ports.first[0].frontends.first[0].disposition,
-        Some(Disposition::Reject)
-    );
+    let first = |state: &ServiceState| summary(state).ports.first[0].frontends.first[0].disposition;
+    assert_eq!(first(&state), Some(Disposition::Reject));
     state.allowance = Allowance::NoRules;
-    let without = summary(&state);
-    assert_eq!(without.ports.first[0].frontends.first[0].disposition, None);
+    assert_eq!(first(&state), None);
 }
 
 #[test]
 fn addresses_of_frontends_and_endpoints_are_found() {
     let state = shop();
+    let name = ServiceName::new("shop", "web");
+    let is_found = |address: &str| ServiceSearch::new(address).finds(&name, &state);
     for address in ["10.0.0.1", "192.0.2.2", "10.4.0.3"] {
-        let search = ServiceSearch::new(address);
-        assert!(
-            search.finds(&ServiceName::new("shop", "web"), &state),
-            "{address}"
-        );
+        assert!(is_found(address), "{address}");
     }
-    let search = ServiceSearch::new("10.4.0.4");
-    assert!(!search.finds(&ServiceName::new("shop", "web"), &state));
+    assert!(!is_found("10.4.0.4"));
 }

@@ -15,10 +15,8 @@ async fn request(
     let reply = debug_page(debugging, &builder.body(body.into()).unwrap());
     let (head, body) = reply.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    (
-        head.status.as_u16(),
-        String::from_utf8(body.to_vec()).unwrap(),
-    )
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    (head.status.as_u16(), body)
 }
 
 #[tokio::test]
@@ -50,8 +48,6 @@ async fn other_debug_pages_do_not_exist() {
     for path in ["/debug/flags", "/debug/pprof/heap", "/debug/"] {
         assert_eq!(request(Some(&level), Method::GET, path, "").await.0, 404);
     }
-    assert_eq!(
-        request(None, Method::PUT, "/debug/flags/v", "4").await.0,
-        404
-    );
+    let (status, _) = request(None, Method::PUT, "/debug/flags/v", "4").await;
+    assert_eq!(status, 404);
 }

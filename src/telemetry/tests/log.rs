@@ -12,6 +12,14 @@ pub(in crate::telemetry) fn silent() -> (impl Sized, LogLevel) {
     subscriber(&LogOptions::default(), false, io::sink).unwrap()
 }
 
+fn options(format: Format, filter: Option<&str>) -> LogOptions {
+    LogOptions {
+        format,
+        filter: filter.map(str::to_owned),
+        ..LogOptions::default()
+    }
+}
+
 /// Returns the lines that `log` writes.
 fn captured(options: &LogOptions, color: bool, log: impl FnOnce(&LogLevel)) -> String {
     let lines = Lines::default();
@@ -70,31 +78,22 @@ fn higher_verbosity_logs_more() {
 
 #[test]
 fn a_changed_level_keeps_the_modules_of_the_filter() {
-    let options = LogOptions {
-        filter: Some("deltaproxy=warn, kube_runtime=debug,".to_owned()),
-        ..LogOptions::default()
-    };
+    let filter = "deltaproxy=warn, kube_runtime=debug,";
+    let options = options(Format::Text, Some(filter));
     let text = captured(&options, false, |level| {
         assert!(level.set(2));
         tracing::debug!(target: "kube_runtime", "of the filter");
         tracing::debug!(target: "deltaproxy::sync", "of the level");
         tracing::debug!(target: "hyper", "of neither");
     });
-    assert!(
-        text.contains("of the filter") && text.contains("of the level"),
-        "{text}"
-    );
+    assert!(text.contains("of the filter"), "{text}");
+    assert!(text.contains("of the level"), "{text}");
     assert!(!text.contains("of neither"), "{text}");
 }
 
 #[test]
 fn json_fields_are_next_to_the_message() {
-    let options = LogOptions {
-        format: Format::Json,
-        filter: Some("deltaproxy=info".to_owned()),
-        ..LogOptions::default()
-    };
-    let text = logged(&options, false);
+    let text = logged(&options(Format::Json, Some("deltaproxy=info")), false);
     let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(first["message"], "restored");
     assert_eq!(first["chains"], 3);
@@ -104,12 +103,7 @@ fn json_fields_are_next_to_the_message() {
 
 #[test]
 fn plain_lines_look_like_errors_and_are_not_repeated() {
-    let options = LogOptions {
-        format: Format::Plain,
-        filter: Some("warn".to_owned()),
-        ..LogOptions::default()
-    };
-    let text = captured(&options, true, |_| {
+    let text = captured(&options(Format::Plain, Some("warn")), true, |_| {
         for object in ["a", "b", "a"] {
             tracing::warn!("`{object}` is odd\nhint: fix it");
         }
@@ -129,11 +123,7 @@ fn a_field_cannot_forge_a_line_or_act_on_a_terminal() {
     let forged = "a\nERROR forged: \x1b[31mred\u{202e}\r";
     let safe = "a\\nERROR forged: \\u{1b}[31mred\\u{202e}\\r";
     for (format, line_end) in [(Format::Text, "; "), (Format::Plain, "\n")] {
-        let options = LogOptions {
-            format,
-            ..LogOptions::default()
-        };
-        let text = captured(&options, false, |_| {
+        let text = captured(&options(format, None), false, |_| {
             tracing::warn!(target: "deltaproxy::sync", file = %forged, "`{forged}` failed\nhint: x");
         });
         let end = format!("`{safe}` failed{line_end}hint: x file={safe}\n");
@@ -143,18 +133,12 @@ fn a_field_cannot_forge_a_line_or_act_on_a_terminal() {
 
 #[test]
 fn an_invalid_filter_is_named() {
-    let options = LogOptions {
-        filter: Some("deltaproxy=loud".to_owned()),
-        ..LogOptions::default()
-    };
+    let options = options(Format::Text, Some("deltaproxy=loud"));
     let Err(error @ LogError::Filter { .. }) = install(&options, false) else {
         panic!("accepted");
     };
-    assert!(
-        error
-            .to_string()
-            .starts_with("RUST_LOG: `deltaproxy=loud` is not a valid log filter\nhint: ")
-    );
+    let expected = "RUST_LOG: `deltaproxy=loud` is not a valid log filter\nhint: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 /// Records of both styles of kube-proxy: line ends are escaped, and errors have a key of their own.
@@ -175,23 +159,15 @@ fn klog_lines_are_those_of_kube_proxy() {
     assert_eq!(json["msg"], "cannot restore\nthe rules");
     assert_eq!(json["err"], "exit status: 1\nline 3 failed");
     assert_eq!(json["attempt"], 2);
-    assert!(
-        json["caller"]
-            .as_str()
-            .unwrap()
-            .starts_with("tests/log.rs:")
-    );
+    let caller = json["caller"].as_str().unwrap();
+    assert!(caller.starts_with("tests/log.rs:"), "{caller}");
     assert!(json["ts"].as_f64().unwrap() > 1.7e12);
     // Only records without an error have a verbosity.
     assert_eq!(json.get("v"), None);
 }
 
 fn logged_failure(format: Format) -> String {
-    let options = LogOptions {
-        format,
-        ..LogOptions::default()
-    };
-    captured(&options, false, |_| {
+    captured(&options(format, None), false, |_| {
         tracing::error!(
             target: "deltaproxy::sync", attempt = 2, family = %"IPv4", v = "x",
             error = %"exit status: 1\nline 3 failed", "cannot restore\nthe rules"
@@ -203,11 +179,7 @@ fn logged_failure(format: Format) -> String {
 #[test]
 fn a_repeated_failure_is_left_out() {
     for format in [Format::Text, Format::Json, Format::Klog, Format::KlogJson] {
-        let options = LogOptions {
-            format,
-            ..LogOptions::default()
-        };
-        let text = captured(&options, false, |_| {
+        let text = captured(&options(format, None), false, |_| {
             for attempt in 0..10 {
                 for object in ["a", "b"] {
                     tracing::warn!(target: "deltaproxy::sync", attempt, object, "failed");

@@ -43,11 +43,8 @@ async fn verbose_healthz_lists_its_check() {
         ("verbose", "[+]ping ok\nhealthz check passed\n"),
         ("verbose=1", "[+]ping ok\nhealthz check passed\n"),
     ] {
-        assert_eq!(
-            get(&pages, &format!("/healthz?{query}")).await,
-            expected,
-            "{query}"
-        );
+        let text = get(&pages, &format!("/healthz?{query}")).await;
+        assert_eq!(text, expected, "{query}");
     }
 }
 
@@ -69,10 +66,8 @@ async fn slis_count_healthz_results() {
         "# TYPE kubernetes_healthchecks_total counter",
         "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"healthz\"} 2",
     ] {
-        assert!(
-            after.lines().any(|found| found == line),
-            "{line} not in\n{after}"
-        );
+        let is_found = after.lines().any(|found| found == line);
+        assert!(is_found, "{line} not in\n{after}");
     }
     assert_eq!(after.matches("[STABLE] ").count(), 2, "{after}");
     let (status, _, body) = request(&pages, Method::DELETE, "/metrics/slis").await;

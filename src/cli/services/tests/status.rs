@@ -33,14 +33,9 @@ fn reports_of_a_service_come_before_its_rules() {
     assert_eq!(reported(|_| ()), ServiceCondition::Ok);
     let quarantined = reported(|snapshot| snapshot.quarantined = named("shop/web"));
     assert_eq!(quarantined, ServiceCondition::Quarantined);
-    assert_eq!(
-        reported(|snapshot| snapshot.over_limit = named("shop/web")),
-        ServiceCondition::OverLimit
-    );
-    assert_eq!(
-        reported(|snapshot| snapshot.over_limit = named("shop/we")),
-        ServiceCondition::Ok
-    );
+    let over_limit = |name: &str| reported(|snapshot| snapshot.over_limit = named(name));
+    assert_eq!(over_limit("shop/web"), ServiceCondition::OverLimit);
+    assert_eq!(over_limit("shop/we"), ServiceCondition::Ok);
     // Of rules that lead nowhere, the limit is the cause.
     let both = reported(|snapshot| {
         let rules = RULES.replace("-A KUBE-SVC-WEB -j KUBE-SEP-WEB\n", "");

@@ -20,32 +20,21 @@ fn lines() -> Vec<NodeLine> {
         problem: "no answer within 10 s".to_owned(),
         hint: "check that the node is ready: kubectl get node node3".to_owned(),
     };
+    let quarantine =
+        r#"{"version": "0.1.0", "problems": [{"summary": "IPv4: 1 in quarantine: shop/web"}]}"#;
+    let failing = r#"{"version": "0.1.0", "problems": [
+        {"summary": "IPv4: 3 syncs in a row failed", "isFailure": true}, {"summary": "other"}]}"#;
+    let legacy =
+        r#"{"version": "0.0.9", "families": [{"backend": "legacy", "new": [1]}], "new": {}}"#;
     let mut lines = vec![
         NodeLine::new("node1", page(WELL)),
         NodeLine::new("node2", page(WELL)),
         NodeLine::new("node3", Err(gone)),
         NodeLine::new("node4", Ok(None)),
-        NodeLine::new(
-            "node5",
-            page(
-                r#"{"version": "0.1.0", "problems": [{"summary": "IPv4: 1 in quarantine: shop/web"}]}"#,
-            ),
-        ),
-        NodeLine::new(
-            "node60",
-            page(
-                r#"{"version": "0.1.0", "problems": [
-                    {"summary": "IPv4: 3 syncs in a row failed", "isFailure": true},
-                    {"summary": "other"}]}"#,
-            ),
-        ),
+        NodeLine::new("node5", page(quarantine)),
+        NodeLine::new("node60", page(failing)),
         NodeLine::new("node7", page("{}")),
-        NodeLine::new(
-            "node8",
-            page(
-                r#"{"version": "0.0.9", "families": [{"backend": "legacy", "new": [1]}], "new": {}}"#,
-            ),
-        ),
+        NodeLine::new("node8", page(legacy)),
     ];
     sort(&mut lines);
     lines
