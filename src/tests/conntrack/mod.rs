@@ -45,6 +45,11 @@ fn with(endpoints: &'static [&'static str]) -> Shop {
     Shop { endpoints, ..SHOP }
 }
 
+/// `SHOP` with these addresses.
+fn at(ips: &'static [&'static str]) -> Shop {
+    Shop { ips, ..SHOP }
+}
+
 /// Every Service there is.
 type World = BTreeMap<ServiceName, ServiceState>;
 
@@ -87,17 +92,19 @@ fn changes(before: &World, now: &World) -> Vec<(ServiceName, ServiceState)> {
     changes.collect()
 }
 
-/// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.
-#[track_caller]
-fn check(candidates: &StaleCandidates, flows: &[&str]) {
-    for text in flows {
-        let words: Vec<_> = text.split(' ').collect();
-        let flow = Flow {
-            destination: words[0].parse().unwrap(),
-            reply_source: words[1].parse().unwrap(),
-        };
-        let is_stale = candidates.is_stale(&flow, |ip| ip == parse_ip(NODE).unwrap());
-        assert_eq!(is_stale, words[2] == "goes", "{text}\n{candidates:#?}");
+impl StaleCandidates {
+    /// `DESTINATION ANSWERER`, each with its port, and whether this flow `goes` or `stays`.
+    #[track_caller]
+    fn check(&self, flows: &[&str]) {
+        for text in flows {
+            let words: Vec<_> = text.split(' ').collect();
+            let flow = Flow {
+                destination: words[0].parse().unwrap(),
+                reply_source: words[1].parse().unwrap(),
+            };
+            let is_stale = self.is_stale(&flow, |ip| ip == parse_ip(NODE).unwrap());
+            assert_eq!(is_stale, words[2] == "goes", "{text}\n{self:#?}");
+        }
     }
 }
 

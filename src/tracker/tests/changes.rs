@@ -32,40 +32,22 @@ fn shown<'a>(names: impl Iterator<Item = &'a ServiceName>) -> Vec<&'a str> {
 
 #[test]
 fn services_come_change_and_go() {
-    check([], [service("a", 80)], &["a"], &["a"]);
-    check([service("a", 80)], [service("a", 80)], &[], &["a"]);
-    check([service("a", 80)], [service("a", 81)], &["a"], &["a"]);
-    check([service("a", 80)], [no_service("a")], &["a"], &[]);
+    let (a, b) = (|port| service("a", port), |port| service("b", port));
+    check([], [a(80)], &["a"], &["a"]);
+    check([a(80)], [a(80)], &[], &["a"]);
+    check([a(80)], [a(81)], &["a"], &["a"]);
+    check([a(80)], [no_service("a")], &["a"], &[]);
     check([], [no_service("a")], &[], &[]);
-    check(
-        [service("a", 80), service("b", 80)],
-        [service("b", 81)],
-        &["b"],
-        &["a", "b"],
-    );
+    check([a(80), b(80)], [b(81)], &["b"], &["a", "b"]);
 }
 
 #[test]
 fn what_is_changed_back_leaves_nothing() {
-    check([], [service("a", 80), no_service("a")], &[], &[]);
-    check(
-        [service("a", 80)],
-        [service("a", 81), service("a", 80)],
-        &[],
-        &["a"],
-    );
-    check(
-        [service("a", 80)],
-        [no_service("a"), service("a", 80)],
-        &[],
-        &["a"],
-    );
-    check(
-        [service("a", 80)],
-        [no_service("a"), service("a", 81)],
-        &["a"],
-        &["a"],
-    );
+    let a = |port| service("a", port);
+    check([], [a(80), no_service("a")], &[], &[]);
+    check([a(80)], [a(81), a(80)], &[], &["a"]);
+    check([a(80)], [no_service("a"), a(80)], &[], &["a"]);
+    check([a(80)], [no_service("a"), a(81)], &["a"], &["a"]);
     let one = || slice("s", "a", &["10.0.0.1"], None);
     check([one()], [no_slice("s"), one()], &[], &["a"]);
     check([one()], [slice("s", "a", &[], None), one()], &[], &["a"]);
@@ -77,20 +59,12 @@ fn slices_come_change_and_go() {
     let one = || slice("s", "a", &["10.0.0.1"], None);
     check([], [one()], &["a"], &["a"]);
     check([one()], [one()], &[], &["a"]);
-    check(
-        [one()],
-        [slice("s", "a", &["10.0.0.1", "10.0.0.2"], None)],
-        &["a"],
-        &["a"],
-    );
+    let more = slice("s", "a", &["10.0.0.1", "10.0.0.2"], None);
+    check([one()], [more], &["a"], &["a"]);
     check([one()], [no_slice("s")], &["a"], &[]);
     check([one()], [no_slice("other")], &[], &["a"]);
-    check(
-        [one(), slice("t", "a", &["10.0.0.2"], None)],
-        [no_slice("s")],
-        &["a"],
-        &["a"],
-    );
+    let second = slice("t", "a", &["10.0.0.2"], None);
+    check([one(), second], [no_slice("s")], &["a"], &["a"]);
     check([one()], [service("a", 80)], &["a"], &["a"]);
     check([one(), service("a", 80)], [no_service("a")], &["a"], &["a"]);
 }
@@ -112,12 +86,8 @@ fn slices_are_kept_by_name_whatever_order_they_come_in() {
     let parts = ["s2", "s1", "s3"].map(|called| slice(called, "a", &["10.0.0.1"], None));
     let tracker = applied(parts);
     let state = tracker.get(&name("a")).unwrap();
-    let names: Vec<_> = state
-        .slices
-        .iter()
-        .map(|(name, _)| name.to_string())
-        .collect();
-    assert_eq!(names, ["ns/s1", "ns/s2", "ns/s3"]);
+    let names = state.slices.iter().map(|(name, _)| name.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), ["ns/s1", "ns/s2", "ns/s3"]);
 }
 
 /// After each of the changes, so many Services and so many slices wait.
@@ -159,14 +129,10 @@ fn objects_of_each_kind_wait_apart() {
         ],
     );
     // From one Service to another.
-    waits(
-        [one()],
-        &[(of("s2", "b", "10.0.0.1"), 0, 2), (no_slice("s2"), 0, 1)],
-    );
-    waits(
-        [one(), service("a", 80)],
-        &[(no_service("a"), 1, 0), (no_slice("s2"), 1, 1)],
-    );
+    let moved = [(of("s2", "b", "10.0.0.1"), 0, 2), (no_slice("s2"), 0, 1)];
+    waits([one()], &moved);
+    let deleted = [(no_service("a"), 1, 0), (no_slice("s2"), 1, 1)];
+    waits([one(), service("a", 80)], &deleted);
 }
 
 #[test]
@@ -184,10 +150,8 @@ fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
     let mut tracker = applied([]);
     let node = |addresses: &[&str]| {
         Change::Node(Some(Box::new(Node {
-            topology: Topology::default(),
             addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
-            pod_cidrs: Vec::new(),
-            is_leaving: false,
+            ..Node::default()
         })))
     };
     tracker.apply(node(&["192.0.2.1"]));
@@ -195,27 +159,21 @@ fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
     tracker.apply(node(&[]));
     assert_eq!(tracker.node().unwrap().addresses.len(), 1);
     tracker.apply(node(&["192.0.2.2"]));
-    assert_eq!(
-        tracker.node().unwrap().addresses[0].to_string(),
-        "192.0.2.2"
-    );
+    let now = tracker.node().unwrap().addresses[0];
+    assert_eq!(now.to_string(), "192.0.2.2");
 }
 
 #[test]
 fn the_state_before_is_returned_when_changes_are_applied() {
     let mut tracker = applied([service("a", 80), service("b", 80)]);
-    tell(
-        &mut tracker,
-        [service("a", 81), service("a", 82), service("c", 80)],
-    );
+    let changes = [service("a", 81), service("a", 82), service("c", 80)];
+    tell(&mut tracker, changes);
     let before = tracker.mark_applied().before;
-    let ports: Vec<_> = before
-        .iter()
-        .map(|(name, state)| {
-            let service = state.service.as_ref();
-            (name.name(), service.map(|service| service.ports[0].port))
-        })
-        .collect();
-    assert_eq!(ports, [("a", Some(port(80))), ("c", None)]);
+    let ports = before.iter().map(|(name, state)| {
+        let service = state.service.as_ref();
+        (name.name(), service.map(|service| service.ports[0].port))
+    });
+    let expected = [("a", Some(port(80))), ("c", None)];
+    assert_eq!(ports.collect::<Vec<_>>(), expected);
     assert!(tracker.mark_applied().before.is_empty());
 }

@@ -7,11 +7,8 @@ const CLUSTER_IP: &str = "172.30.0.1";
 
 /// A Service with a cluster IP, load balancer addresses and external IPs.
 fn with(of: &str, ips: [&[&str]; 3]) -> Change {
-    let [cluster, balancer, external] = ips.map(|ips| {
-        ips.iter()
-            .map(|ip| parse_ip(ip).unwrap())
-            .collect::<Box<[_]>>()
-    });
+    let [cluster, balancer, external]: [Box<[_]>; 3] =
+        ips.map(|ips| ips.iter().map(|ip| parse_ip(ip).unwrap()).collect());
     edited(of, |service| {
         service.cluster_ip = cluster[0];
         service.load_balancer_ips = balancer;
@@ -37,14 +34,8 @@ fn losers(tracker: &Tracker, ip: &str) -> Vec<String> {
 
 #[test]
 fn an_address_twice_in_one_service_is_its_own() {
-    let both = with(
-        "a",
-        [
-            &[CLUSTER_IP],
-            &["203.0.113.1"],
-            &["203.0.113.1", CLUSTER_IP],
-        ],
-    );
+    let shared = "203.0.113.1";
+    let both = with("a", [&[CLUSTER_IP], &[shared], &[shared, CLUSTER_IP]]);
     let tracker = applied([both]);
     assert_eq!(tracker.frontend_conflicts(), 0);
     assert!(tracker.all().all(|(_, state)| state.lost.is_empty()));
@@ -116,12 +107,7 @@ fn a_change_among_thousands_of_claims_makes_two_services_dirty() {
     const COUNT: usize = 20_000;
     let shared = "203.0.113.1";
     let claim = |number: usize, external: &[&str]| {
-        let ip = format!(
-            "172.{}.{}.{}",
-            16 + number / 65_536,
-            number / 256 % 256,
-            number % 256
-        );
+        let ip = format!("172.16.{}.{}", number / 256, number % 256);
         with(&format!("s{number:05}"), [&[&ip], &[], external])
     };
     let mut tracker = applied((0..COUNT).map(|number| claim(number, &[shared])));

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Allowance, Frontend, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, NamespaceLimits, Services,
+    Allowance, Frontend, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, NamespaceLimits,
+    ServiceState, Services,
 };
 
 const LIMITS: NamespaceLimits = NamespaceLimits {
@@ -30,11 +31,10 @@ fn with_ports(of: &str, ports: u16) -> Change {
 }
 
 fn not_full(tracker: &Tracker) -> Vec<(&str, Allowance)> {
-    let all = tracker
-        .all()
-        .map(|(name, state)| (name.name(), state.allowance));
-    all.filter(|(_, allowance)| *allowance != Allowance::Full)
-        .collect()
+    let all = tracker.all();
+    let all = all.map(|(name, state)| (name.name(), state.allowance));
+    let not_full = all.filter(|(_, allowance)| *allowance != Allowance::Full);
+    not_full.collect()
 }
 
 fn rejected(tracker: &Tracker) -> Vec<&str> {
@@ -64,12 +64,8 @@ fn the_largest_services_of_a_namespace_over_the_limit_are_rejected() {
     tracker.apply(sized("more", "c", 1));
     assert_eq!(rejected(&tracker), ["a"]);
     assert_eq!(dirty(&tracker), ["a", "c"]);
-    let before = tracker.mark_applied().before;
-    assert!(
-        before
-            .iter()
-            .all(|(_, state)| state.allowance == Allowance::Full)
-    );
+    let mut before = tracker.mark_applied().before.into_iter();
+    assert!(before.all(|(_, state)| state.allowance == Allowance::Full));
     // What `a` has does not count any more.
     tell(&mut tracker, services(&[("d", 8)]));
     assert_eq!(rejected(&tracker), ["a"]);
@@ -184,10 +180,8 @@ fn only_endpoints_of_ports_of_the_service_count() {
     tracker.apply(sized("again", "a", 15));
     assert_eq!(rejected(&tracker), ["a"]);
     // The Service with its slices goes, and comes back.
-    tell(
-        &mut tracker,
-        [no_service("a"), no_slice("a"), no_slice("again")],
-    );
+    let gone = [no_service("a"), no_slice("a"), no_slice("again")];
+    tell(&mut tracker, gone);
     assert_eq!(tracker.get(&name("a")), None);
     tell(&mut tracker, services(&[("a", 15)]));
     assert!(not_full(&tracker).is_empty());
@@ -252,6 +246,15 @@ fn a_service_within_its_own_limits_can_always_return() {
     assert!(MOST_RULES_WITHOUT_ENDPOINTS <= rules - rules / 10);
 }
 
+/// The endpoints of a Service, counted.
+fn counted(state: &ServiceState) -> usize {
+    let service = state.service.as_ref();
+    let slices = state.slices.iter();
+    service.map_or(0, |service| {
+        slices.map(|(_, slice)| service.endpoints_in(slice)).sum()
+    })
+}
+
 /// Random changes; what is kept step by step is what is found by counting.
 #[test]
 fn sizes_follow_every_change() {
@@ -272,32 +275,15 @@ fn sizes_follow_every_change() {
         if next(10) == 0 {
             tracker.mark_applied();
         }
-        let within = tracker
-            .all()
-            .filter(|(_, state)| state.allowance == Allowance::Full);
-        let sizes = within.filter_map(|(_, state)| {
-            let service = state.service.as_ref()?;
-            let slices = state.slices.iter();
-            Some(
-                slices
-                    .map(|(_, slice)| service.endpoints_in(slice))
-                    .sum::<usize>(),
-            )
-        });
-        let total: usize = sizes.sum();
+        let states = tracker.all().map(|(_, state)| state);
+        let within = states.filter(|state| state.allowance == Allowance::Full);
+        let total: usize = within.map(counted).sum();
         assert!(total <= LIMITS.endpoints);
-        assert!(
-            total + 9 > LIMITS.endpoints
-                || rejected(&tracker).iter().all(|name| {
-                    let state = tracker.get(&ServiceName::new("ns", name)).unwrap();
-                    let service = state.service.as_ref().unwrap();
-                    let own: usize = state
-                        .slices
-                        .iter()
-                        .map(|(_, s)| service.endpoints_in(s))
-                        .sum();
-                    total + own > LIMITS.endpoints - LIMITS.endpoints / 10
-                })
-        );
+        let must_stay_out = |of: &&str| {
+            let own = counted(tracker.get(&name(of)).unwrap());
+            total + own > LIMITS.endpoints - LIMITS.endpoints / 10
+        };
+        let is_full = total + 9 > LIMITS.endpoints;
+        assert!(is_full || rejected(&tracker).iter().all(must_stay_out));
     }
 }

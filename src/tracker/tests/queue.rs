@@ -71,10 +71,8 @@ fn latency_is_measured_from_the_oldest_change_that_waits() {
         trigger.map(|at| at.duration_since(STARTED).unwrap().as_secs())
     };
     let [old, one, two] = [at("10.0.0.1", 5), at("10.0.0.2", 6), at("10.0.0.3", 7)];
-    assert_eq!(
-        waits(&[], &[old.clone(), one.clone(), two.clone()]),
-        Some(5)
-    );
+    let all = [old.clone(), one.clone(), two.clone()];
+    assert_eq!(waits(&[], &all), Some(5));
     // What a list repeats has been measured.
     let listed = [old.clone()];
     assert_eq!(waits(&listed, &[old.clone(), one.clone()]), Some(6));

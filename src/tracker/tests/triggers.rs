@@ -10,11 +10,8 @@ fn check<const C: usize>(changes: [Change; C], seconds: &[u64]) {
     let mut tracker = applied([slice("old", "a", &["10.0.0.9"], None)]);
     tell(&mut tracker, changes);
     let times = tracker.mark_applied().triggers;
-    let expected: Vec<_> = seconds
-        .iter()
-        .map(|s| STARTED + Duration::from_secs(*s))
-        .collect();
-    assert_eq!(times, expected);
+    let expected = seconds.iter().map(|s| STARTED + Duration::from_secs(*s));
+    assert_eq!(times, expected.collect::<Vec<_>>());
     assert!(tracker.mark_applied().triggers.is_empty(), "reported once");
 }
 
@@ -22,14 +19,10 @@ fn check<const C: usize>(changes: [Change; C], seconds: &[u64]) {
 fn each_change_of_a_slice_is_measured_once() {
     let at = |called, of, second| slice(called, of, &["10.0.0.1"], Some(second));
     check([at("s", "b", 5)], &[5]);
-    check(
-        [at("s", "b", 5), at("t", "b", 6), at("u", "c", 7)],
-        &[5, 6, 7],
-    );
-    check(
-        [at("s", "b", 5), slice("s", "b", &["10.0.0.2"], Some(6))],
-        &[5, 6],
-    );
+    let three = [at("s", "b", 5), at("t", "b", 6), at("u", "c", 7)];
+    check(three, &[5, 6, 7]);
+    let again = slice("s", "b", &["10.0.0.2"], Some(6));
+    check([at("s", "b", 5), again], &[5, 6]);
     check([at("s", "b", 5), at("s", "b", 6)], &[5]);
     check([slice("s", "b", &["10.0.0.1"], None)], &[]);
     check([service("b", 80), at("s", "b", 5)], &[5]);
