@@ -1,12 +1,12 @@
 //! Payloads after an adoption or a verification, and comparisons after a payload.
 
 use super::compare::{assert_no_drift, chain_of, compare, edit, node, rule, sorted};
-use super::search::endpoint;
-use super::syncer::{service, syncer};
+use super::search::{endpoint, sync_applied, without_endpoints};
+use super::syncer::{apply, service, syncer};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Poison};
-use crate::model::{Change, ServiceName, SliceName};
+use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::kernel::Extent;
 
@@ -21,15 +21,11 @@ async fn jumps_of_new_node_addresses_are_no_drift() {
         &["10.0.0.2", "10.0.0.3"],
         &["10.0.0.2", "10.0.0.3", "10.0.0.4"],
     ] {
-        assert_eq!(
-            syncer.once(&ips(addresses)).await.result(),
-            SyncResult::Applied
-        );
+        let outcome = syncer.once(&ips(addresses)).await;
+        assert_eq!(outcome.result(), SyncResult::Applied);
         let rules = syncer.iptables().rules().to_save_text();
-        assert_eq!(
-            rules.matches("-j KUBE-NODEPORTS").count(),
-            addresses.len() + 1
-        );
+        let jumps = rules.matches("-j KUBE-NODEPORTS").count();
+        assert_eq!(jumps, addresses.len() + 1);
         let drift = compare(&mut syncer, &Extent::whole()).await;
         assert!(drift.is_empty(), "{addresses:?}: {drift:?}");
     }
@@ -45,12 +41,8 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
         without.once(&[]).await;
         sorted(&without)
     };
-    let changed = chain_of(&syncer, 3);
-    edit(
-        syncer.iptables(),
-        Table::Nat,
-        &[&format!("-A {changed} -j RETURN")],
-    );
+    let added = format!("-A {} -j RETURN", chain_of(&syncer, 3));
+    edit(syncer.iptables(), Table::Nat, &[added]);
     let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(!drift.is_empty());
     syncer.tracker.apply(service(3, false));
@@ -66,9 +58,7 @@ async fn a_stale_chain_that_is_desired_again_stays() {
     let expected = sorted(&syncer);
     let stale = rule(&syncer, Table::Nat, &["-A KUBE-SEP-", "10.0.3.9:80"]);
     let stale = stale.split(' ').next().unwrap();
-    syncer
-        .tracker
-        .apply(Change::Slice(SliceName::new("ns", "3"), None, None));
+    syncer.tracker.apply(without_endpoints(3));
     syncer.once(&[]).await;
     let declared = format!(":{stale} - [0:0]");
     edit(syncer.iptables(), Table::Nat, &[&declared]);
@@ -106,7 +96,8 @@ async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adopt
 fn reference(syncer: &Syncer<Fake>, number: u8) -> String {
     let target = chain_of(syncer, number);
     let rule = format!("-A CNI-1 -j {target}");
-    edit(syncer.iptables(), Table::Nat, &[":CNI-1 - [0:0]", &rule]);
+    let commands = [":CNI-1 - [0:0]", rule.as_str()];
+    edit(syncer.iptables(), Table::Nat, &commands);
     target
 }
 
@@ -120,8 +111,7 @@ async fn a_chain_that_a_third_party_rule_references_is_emptied_with_its_service(
             compare(&mut syncer, &Extent::whole()).await;
         }
         syncer.tracker.apply(service(3, false));
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+        let outcome = sync_applied(&mut syncer).await;
         let attempts = if is_known { 1 } else { 2 };
         assert_eq!(outcome.attempts.len(), attempts, "{outcome:?}");
         let after = syncer.iptables().rules().to_save_text();
@@ -145,11 +135,8 @@ async fn a_search_blames_no_service_for_a_reference_to_its_chain() {
     let target = reference(&syncer, 3);
     let poison = ("10.0.4.66", Poison::Commit);
     syncer.iptables().set_poisons(&[poison]);
-    syncer.tracker.apply(service(3, false));
-    syncer.tracker.apply(endpoint(4, 66));
-    let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
-    let search = outcome.search.unwrap();
+    apply(&mut syncer, [service(3, false), endpoint(4, 66)]);
+    let search = sync_applied(&mut syncer).await.search.unwrap();
     let names: Vec<_> = search.quarantined.iter().map(|one| &one.name).collect();
     assert_eq!(names, [&ServiceName::new("ns", "4")]);
     let after = syncer.iptables().rules().to_save_text();
@@ -163,9 +150,8 @@ async fn the_addresses_of_the_last_sync_replace_unreadable_ones() {
     let within = networks(&["10.0.0.0/24"]);
     let mut syncer = syncer(instant, within);
     assert_eq!(syncer.addresses_of_last_sync(), ips(&[]));
-    syncer
-        .once(&ips(&["10.0.0.1", "192.0.2.1", "10.0.0.3"]))
-        .await;
+    let found = ips(&["10.0.0.1", "192.0.2.1", "10.0.0.3"]);
+    syncer.once(&found).await;
     let addresses = syncer.addresses_of_last_sync();
     assert_eq!(addresses, ips(&["10.0.0.1", "10.0.0.3"]));
     assert!(!syncer.node_port_addresses_changed(&addresses));

@@ -1,10 +1,8 @@
 //! Pauses after syncs of a given cost: idle, in a burst, and under continuous change.
 
+use super::pacer_tests::{MS, S, pacer_on, run};
 use super::*;
 use crate::clock::instant;
-
-const MS: Duration = Duration::from_millis(1);
-const S: Duration = Duration::from_secs(1);
 
 /// How often a pacer syncs, and how late the changes are.
 struct Paced {
@@ -16,12 +14,7 @@ struct Paced {
 impl Paced {
     /// A change every so often, for so long; each sync takes `cost` of time and CPU.
     fn new(gap: Gap, backend: Backend, cost: Duration, every: Duration, time: Duration) -> Self {
-        let options = PacerOptions {
-            gap,
-            longest_retry: 30 * S,
-            longest_idle: 3600 * S,
-        };
-        let (mut pacer, begin) = (Pacer::new(options, backend), instant());
+        let (mut pacer, begin) = (pacer_on(backend, gap), instant());
         let (mut starts, mut latencies, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         let (mut change, mut free) = (begin, begin);
         loop {
@@ -36,18 +29,10 @@ impl Paced {
             if due >= begin + time {
                 break;
             }
-            let (started, ended, cpu) = (due, due + cost, cost);
-            pacer.finished(
-                &RunTimes {
-                    started,
-                    ended,
-                    cpu,
-                },
-                SyncResult::Applied,
-            );
-            starts.push(started - begin);
-            latencies.extend(waiting.drain(..).map(|at| ended - at));
-            free = ended;
+            pacer.finished(&run(due, cost, cost), SyncResult::Applied);
+            starts.push(due - begin);
+            free = due + cost;
+            latencies.extend(waiting.drain(..).map(|at| free - at));
         }
         latencies.sort_unstable();
         Self { starts, latencies }
@@ -81,10 +66,7 @@ fn a_burst_has_no_pauses_and_is_covered_by_idle_time() {
     // Half a CPU for a second of CPU time: two seconds of pauses.
     let nft = Paced::new(OURS, Backend::Nft, 100 * MS, 10 * MS, 10 * S);
     let apart = |at: usize| nft.starts[at + 1].saturating_sub(nft.starts[at]);
-    assert_eq!(
-        (apart(0), apart(18), apart(20)),
-        (100 * MS, 100 * MS, 200 * MS)
-    );
+    assert_eq!([0, 18, 20].map(apart), [100 * MS, 100 * MS, 200 * MS]);
 }
 
 /// The costs of a sync here and in kube-proxy were measured at 100, 1,000, 5,000 and 10,000
@@ -119,12 +101,7 @@ fn no_pause_is_longer_than_kube_proxys() {
     let mut account = CpuAccount::new(CpuBudget::percent(1));
     let at = instant();
     for turn in 0..20 {
-        let (started, ended) = (at, at + 30 * S);
-        let pause = account.charge(&RunTimes {
-            started,
-            ended,
-            cpu: 20 * S,
-        });
+        let pause = account.charge(&run(at, 30 * S, 20 * S));
         assert_eq!(pause, if turn < 5 { Duration::ZERO } else { S });
     }
 }
@@ -135,12 +112,7 @@ fn waiting_time_of_a_sync_is_no_cost() {
     let mut account = CpuAccount::new(CpuBudget::percent(50));
     let at = instant();
     for _ in 0..1000 {
-        let (started, ended) = (at, at + 100 * MS);
-        let pause = account.charge(&RunTimes {
-            started,
-            ended,
-            cpu: 50 * MS,
-        });
+        let pause = account.charge(&run(at, 100 * MS, 50 * MS));
         assert_eq!(pause, Duration::ZERO);
     }
 }

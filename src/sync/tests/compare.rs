@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::search::endpoint;
-use super::syncer::{service, synced};
+use super::search::{add, endpoint, sync_applied};
+use super::syncer::{apply, service, synced};
 use super::tree_chains::TREE;
 use super::*;
 use crate::clock::instant;
@@ -23,17 +23,15 @@ pub(super) async fn node() -> Syncer<Fake> {
 pub(super) async fn node_with(thresholds: TreeThresholds) -> Syncer<Fake> {
     let mut syncer = synced().await;
     syncer.config.render_settings.fixed.tree_thresholds = thresholds;
-    for number in 1..7 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 9));
-    }
-    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    add(&mut syncer, 1..7, 9);
+    sync_applied(&mut syncer).await;
     syncer.iptables().take_payloads();
     syncer
 }
 
 /// Commands of another program, and the chains that it touched.
-pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
+pub(super) fn edit(kernel: &Fake, table: Table, commands: &[impl AsRef<str>]) -> ForeignChange {
+    let commands: Vec<&str> = commands.iter().map(AsRef::as_ref).collect();
     let mut rules = kernel.rules();
     let text = commands.join("\n");
     rules.apply(&format!("*{table}\n{text}\nCOMMIT\n")).unwrap();
@@ -51,17 +49,18 @@ pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> Exten
     Extent::touched(change, syncer.applied_options().unwrap(), applied)
 }
 
-/// The extent of the check that a change triggers, or of a verification, which finds it as well.
-pub(super) fn extent(
-    syncer: &Syncer<Fake>,
+/// Compares as after this change, or as a verification, which finds it as well.
+pub(super) async fn checked(
+    syncer: &mut Syncer<Fake>,
     change: &ForeignChange,
     is_verification: bool,
-) -> Extent {
-    if is_verification {
+) -> Drift {
+    let extent = if is_verification {
         Extent::whole()
     } else {
         touched_by(syncer, change)
-    }
+    };
+    compare(syncer, &extent).await
 }
 
 pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
@@ -82,7 +81,7 @@ pub(super) async fn compare_contested(
 /// What a check finds after commands of another program in nat.
 pub(super) async fn edited(
     syncer: &mut Syncer<Fake>,
-    commands: &[&str],
+    commands: &[impl AsRef<str>],
     contested: &BTreeSet<RepairKey>,
 ) -> Drift {
     let change = edit(syncer.iptables(), Table::Nat, commands);
@@ -135,8 +134,7 @@ async fn damage_is_counted_by_kind_and_repaired() {
     ] {
         for is_verification in [false, true] {
             let change = edit(syncer.iptables(), Table::Nat, &[&command]);
-            let extent = extent(&syncer, &change, is_verification);
-            let drift = compare(&mut syncer, &extent).await;
+            let drift = checked(&mut syncer, &change, is_verification).await;
             assert!(!drift.is_empty(), "{command} {is_verification}");
             let is_counted = drift.counts.contains_key(&(Table::Nat, kind));
             assert!(is_counted || is_verification, "{command}: {drift:?}");
@@ -154,7 +152,6 @@ async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
     let chains = ["KUBE-SVC-", "KUBE-SEP-"].map(|prefix| chains(&syncer, prefix));
     let commands = chains.concat().into_iter();
     let commands: Vec<String> = commands.map(|chain| format!("-F {chain}")).collect();
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     edit(syncer.iptables(), Table::Nat, &commands);
     let drift = compare(&mut syncer, &Extent::whole()).await;
     let expected = (Table::Nat, DriftKind::UnrepairableServiceChains);
@@ -173,18 +170,12 @@ async fn a_deleted_dispatch_chain_is_written_again() {
             let jump = format!("-A {from}");
             let jump = rule(&syncer, table, &[&jump, "-j KUBE-NODEPORTS"]);
             let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
-            let commands = commands.each_ref().map(String::as_str);
             let change = edit(syncer.iptables(), table, &commands);
-            let extent = extent(&syncer, &change, is_verification);
-            let drift = compare(&mut syncer, &extent).await;
+            let drift = checked(&mut syncer, &change, is_verification).await;
             assert_eq!(drift.chains.len(), 2, "{drift:?}");
-            let outcome = syncer.once(&[]).await;
-            assert_eq!(
-                scopes(&outcome),
-                [Scope::Partial],
-                "{table} {is_verification}"
-            );
-            assert_eq!(outcome.result(), SyncResult::Applied);
+            let outcome = sync_applied(&mut syncer).await;
+            let case = format!("{table} {is_verification}");
+            assert_eq!(scopes(&outcome), [Scope::Partial], "{case}");
             assert_eq!(sorted(&syncer).len(), before.len());
         }
     }
@@ -229,42 +220,39 @@ async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
     syncer.once(&[]).await;
     let payload = syncer.iptables().take_payloads().concat();
     assert_eq!(payload.matches(" - [0:0]").count(), 1, "{payload}");
-    assert!(
-        payload.contains(&format!(":{endpoint} - [0:0]")),
-        "{payload}"
-    );
+    let declared = format!(":{endpoint} - [0:0]");
+    assert!(payload.contains(&declared), "{payload}");
 }
 
 #[tokio::test]
 async fn changes_of_the_cluster_are_no_drift() {
     let mut syncer = node().await;
-    syncer.tracker.apply(endpoint(2, 7));
-    syncer.tracker.apply(service(3, false));
-    syncer.tracker.apply(service(8, true));
+    let changes = [endpoint(2, 7), service(3, false), service(8, true)];
+    apply(&mut syncer, changes);
     assert_no_drift(&mut syncer).await;
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Partial]);
     assert_no_drift(&mut syncer).await;
     // The same as on a node that has never held anything else.
     let applied = syncer.iptables().rules().to_save_text();
-    assert!(
-        applied.contains("ns/8") && !applied.contains("ns/3"),
-        "{applied}"
-    );
-    assert!(applied.contains("10.0.2.7:80") && !applied.contains("10.0.2.9"));
+    for (text, is_there) in [
+        ("ns/8", true),
+        ("ns/3", false),
+        ("10.0.2.7:80", true),
+        ("10.0.2.9", false),
+    ] {
+        assert_eq!(applied.contains(text), is_there, "{text}: {applied}");
+    }
 }
 
 /// As a second proxy does that applies the same change.
 #[tokio::test]
 async fn a_chain_rewritten_unchanged_is_no_drift() {
     let mut syncer = node().await;
-    let (service, other) = {
-        let mut services = chains(&syncer, "KUBE-SVC-");
-        (services.remove(0), services.remove(0))
-    };
+    let mut services = chains(&syncer, "KUBE-SVC-");
+    let (service, other) = (services.remove(0), services.remove(0));
     let rules = service_rules(&syncer, &service);
     let again: Vec<String> = [format!("-F {service}")].into_iter().chain(rules).collect();
-    let again: Vec<&str> = again.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &again);
     let extent = touched_by(&syncer, &change);
     assert_eq!(extent.of_services.len(), 1);
@@ -273,8 +261,7 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     syncer.once(&[]).await;
     assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
 
-    let damage = format!("-F {other}");
-    let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
+    let both = [again, vec![format!("-F {other}")]].concat();
     let change = edit(syncer.iptables(), Table::Nat, &both);
     let extent = touched_by(&syncer, &change);
     assert_eq!(extent.of_services.len(), 2);
@@ -283,10 +270,8 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     assert_eq!(named, [&*other]);
     syncer.once(&[]).await;
     let payload = syncer.iptables().take_payloads().concat();
-    assert!(
-        payload.contains(&other) && !payload.contains(&service),
-        "{payload}"
-    );
+    assert!(payload.contains(&other), "{payload}");
+    assert!(!payload.contains(&service), "{payload}");
 }
 
 fn service_rules(syncer: &Syncer<Fake>, chain: &str) -> Vec<String> {
@@ -313,11 +298,8 @@ async fn unreadable_chains_are_rewritten() {
 async fn a_second_damaged_chain_of_a_service_is_drift() {
     let mut syncer = node().await;
     let of_service = chain_of(&syncer, 2);
-    let jump = rule(
-        &syncer,
-        Table::Nat,
-        &[&format!("-A {of_service} "), "-j KUBE-SEP-"],
-    );
+    let of_chain = format!("-A {of_service} ");
+    let jump = rule(&syncer, Table::Nat, &[&of_chain, "-j KUBE-SEP-"]);
     let of_endpoint = jump.split(' ').next_back().unwrap().to_owned();
     for chain in [of_service, of_endpoint] {
         let drift = flushed(&mut syncer, &chain).await;
@@ -415,19 +397,13 @@ async fn a_damaged_chain_of_a_changing_service_is_drift() {
 #[tokio::test]
 async fn a_missing_chain_does_not_hide_other_chains() {
     let mut syncer = node().await;
-    let (gone, touched) = {
-        let mut services = chains(&syncer, "KUBE-SVC-");
-        (services.remove(0), services.remove(0))
-    };
+    let mut services = chains(&syncer, "KUBE-SVC-");
+    let (gone, touched) = (services.remove(0), services.remove(0));
     let before = sorted(&syncer);
     let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", &gone]);
-    let delete = format!("-D {jump}");
-    let (flush, delete_chain) = (format!("-F {gone}"), format!("-X {gone}"));
-    let mut change = edit(
-        syncer.iptables(),
-        Table::Nat,
-        &[&delete, &flush, &delete_chain],
-    );
+    let [flush, delete_chain] = ["-F", "-X"].map(|command| format!("{command} {gone}"));
+    let commands = [format!("-D {jump}"), flush, delete_chain];
+    let mut change = edit(syncer.iptables(), Table::Nat, &commands);
     change.touch(Table::Nat, &touched);
     let extent = touched_by(&syncer, &change);
     let drift = compare(&mut syncer, &extent).await;
@@ -441,10 +417,7 @@ async fn a_missing_chain_does_not_hide_other_chains() {
 #[tokio::test]
 async fn many_unprintable_chains_do_not_make_others_drift() {
     let mut syncer = node_with(TREE).await;
-    for number in 7..=250 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 9));
-    }
+    add(&mut syncer, 7..=250, 9);
     syncer.once(&[]).await;
     let applied = syncer.kernel.record().unwrap();
     let chains: Vec<_> = applied
@@ -452,14 +425,9 @@ async fn many_unprintable_chains_do_not_make_others_drift() {
         .filter(|(table, chain)| *table == Table::Nat && chain.contains('.'))
         .collect();
     assert!(chains.len() > 20, "{chains:?}");
-    let unprintable = || {
-        chains
-            .iter()
-            .map(|(table, chain)| (*table, &**chain))
-            .step_by(2)
-    };
-    let mut all: Vec<_> = unprintable().collect();
-    all.push((Table::Nat, "DOCKER"));
+    let unprintable = chains.iter().step_by(2);
+    let unprintable = unprintable.map(|(table, chain)| (*table, &**chain));
+    let all: Vec<_> = unprintable.chain([(Table::Nat, "DOCKER")]).collect();
     syncer.iptables().set_unprintable(&all);
     let (drift, _) = syncer
         .read_and_compare(&Extent::whole(), &BTreeSet::new(), instant())
@@ -479,7 +447,6 @@ async fn a_chain_that_another_program_repaired_is_no_drift() {
     let extent = touched_by(&syncer, &change);
     assert!(!compare(&mut syncer, &extent).await.is_empty());
     // Its own repair waits, as in a contest.
-    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     edit(syncer.iptables(), Table::Nat, &rules);
     let drift = compare(&mut syncer, &extent).await;
     assert!(drift.is_empty(), "{drift:?}");
@@ -490,11 +457,8 @@ async fn a_chain_that_another_program_repaired_is_no_drift() {
 /// Flushes the nat table, and returns what a check of it finds.
 pub(super) async fn flush_nat(syncer: &mut Syncer<Fake>, contested: &BTreeSet<RepairKey>) -> Drift {
     let rules = syncer.iptables().rules();
-    let flushes = rules
-        .chains(Table::Nat)
-        .map(|(name, _)| format!("-F {name}"));
-    let flushes: Vec<String> = flushes.collect();
-    let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
+    let chains = rules.chains(Table::Nat);
+    let flushes: Vec<String> = chains.map(|(name, _)| format!("-F {name}")).collect();
     edited(syncer, &flushes, contested).await
 }
 
@@ -508,10 +472,8 @@ async fn a_flushed_nat_table_is_restored_without_another_reading() {
     syncer.iptables().inject(Fault::Save);
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
-    assert_eq!(
-        (outcome.result(), sorted(&syncer)),
-        (SyncResult::Applied, before)
-    );
+    assert_eq!(outcome.result(), SyncResult::Applied);
+    assert_eq!(sorted(&syncer), before);
     // The fault is still to come.
     let saved = syncer.iptables().save(Table::Nat, &mut |_| ()).await;
     assert!(saved.is_err());

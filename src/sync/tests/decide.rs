@@ -23,23 +23,26 @@ fn scope(history: &SyncHistory, options: &Options, now: Instant) -> Scope {
 
 #[test]
 fn a_full_sync_is_due_after_its_period() {
-    let then = instant();
-    let history = after_full(then, options(IpFamily::V4));
-    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
-    assert_eq!(after(Duration::ZERO), Scope::Partial);
-    assert_eq!(after(Duration::from_secs(3599)), Scope::Partial);
-    assert_eq!(after(HOUR), Scope::Full(FullReason::Periodic));
-    // Half a minute of it each hour would be felt.
+    let (then, second) = (instant(), Duration::from_secs(1));
     let mut history = after_full(then, options(IpFamily::V4));
-    history.full_took = Duration::from_secs(36);
-    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
-    assert_eq!(after(9 * HOUR), Scope::Partial);
-    assert_eq!(after(10 * HOUR), Scope::Full(FullReason::Periodic));
-    // A single one that waited for others does not put off the next for days.
-    history.full_took = Duration::from_secs(300);
-    let after = |later| scope(&history, &options(IpFamily::V4), then + later);
-    assert_eq!(after(23 * HOUR), Scope::Partial);
-    assert_eq!(after(24 * HOUR), Scope::Full(FullReason::Periodic));
+    for (full_took, period) in [
+        (Duration::from_millis(1300), HOUR),
+        // Half a minute of it each hour would be felt.
+        (36 * second, 10 * HOUR),
+        // A single one that waited for others does not put off the next for days.
+        (300 * second, 24 * HOUR),
+    ] {
+        history.full_took = full_took;
+        let after = |later| scope(&history, &options(IpFamily::V4), then + later);
+        assert_eq!(after(Duration::ZERO), Scope::Partial, "{full_took:?}");
+        assert_eq!(
+            after(period.saturating_sub(second)),
+            Scope::Partial,
+            "{full_took:?}"
+        );
+        let periodic = Scope::Full(FullReason::Periodic);
+        assert_eq!(after(period), periodic, "{full_took:?}");
+    }
     // A clock that went back is no reason.
     let early = after_full(then + HOUR, options(IpFamily::V4));
     assert_eq!(scope(&early, &options(IpFamily::V4), then), Scope::Partial);
@@ -57,10 +60,8 @@ fn a_change_that_affects_all_services_causes_a_full_sync() {
     let full = Scope::Full(FullReason::NodeChanged);
     assert_eq!(with(|_| {}), Scope::Partial);
     assert_eq!(with(|o| o.node_ip = ips(&["192.168.0.3"])[0]), full);
-    assert_eq!(
-        with(|o| o.local_traffic = LocalDetector::Bridge("b".into())),
-        full
-    );
+    let bridge = |o: &mut Options| o.local_traffic = LocalDetector::Bridge("b".into());
+    assert_eq!(with(bridge), full);
     assert_eq!(with(|o| o.has_localhost_node_ports = false), full);
     // The way to NodePorts is one chain's tail, which partial syncs look after.
     let moved = |o: &mut Options| {

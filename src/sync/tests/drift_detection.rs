@@ -1,14 +1,13 @@
 //! State of drift detection: delays, repairs and rules that could not be read.
 
+use super::verification_tests::{MINUTES, ran};
 use super::*;
 use crate::clock::instant;
 use crate::render::LiveChains;
 use crate::rules::Table;
 use crate::sync::kernel::{Extent, Reading};
-use crate::sync::schedule::{RepairKey, RunTimes};
+use crate::sync::schedule::RepairKey;
 use crate::sync::tests::missing_program;
-
-const MINUTES: Duration = Duration::from_secs(300);
 
 fn changed(chain: &str) -> BTreeSet<RepairKey> {
     [(Table::Nat, chain.into())].into()
@@ -26,11 +25,7 @@ fn a_repair_in_two_steps_is_reported_once() {
     assert!(detection.repairs.repaired(now + second));
     assert_eq!(detection.take_repair_time(), None);
     detection.repairs.plan(&changed("A"), now + second * 2, now);
-    let ran = RunTimes {
-        started: now,
-        ended: now,
-        cpu: Duration::ZERO,
-    };
+    let ran = ran(now, Duration::ZERO);
     detection.verifications.finished(&ran, None);
     assert_eq!(detection.take_repair_time(), None);
     assert!(detection.repairs.repaired(now + second * 3));
@@ -89,8 +84,6 @@ fn rereads_come_at_growing_intervals() {
         detection.take_to_reread();
         (at - now).as_secs()
     });
-    assert_eq!(
-        delays.collect::<Vec<_>>(),
-        [5, 10, 20, 40, 80, 160, 300, 300]
-    );
+    let expected = [5, 10, 20, 40, 80, 160, 300, 300];
+    assert_eq!(delays.collect::<Vec<_>>(), expected);
 }

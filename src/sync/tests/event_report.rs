@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::report::{ReportedMetrics, attempt, outcome};
+use super::report::{ReportedMetrics, attempt, exited, outcome};
 use super::*;
 use crate::clock::instant;
 use crate::events::{Event, Origin, recorder};
-use crate::host::{ProgramExit, RestoreError};
+use crate::host::ProgramExit;
 use crate::model::{Frontend, ServiceName};
 use crate::net::Port;
 use crate::render::RuleCounts;
-use crate::sync::outcome::{Failure, Outcome};
+use crate::sync::outcome::Outcome;
 use crate::sync::problems::{ServiceProblem, ServiceProblems};
 use crate::tracker::Tracker;
 
@@ -33,16 +33,7 @@ pub(super) fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) 
 
 #[test]
 fn syncs_that_fail_in_a_row_make_events_and_one_alone_does_not() {
-    let stderr = "line 2 failed".to_owned();
-    let failed = Failure::Restore {
-        error: RestoreError::Failed {
-            exit: ProgramExit::Exited(1),
-            stderr,
-        },
-        excerpt: None,
-        named: None,
-        is_untouched: false,
-    };
+    let failed = exited(ProgramExit::Exited(1), "line 2 failed");
     let cause = failed.on_one_line();
     let scope = Scope::Full(FullReason::Failed);
     let failed = outcome(vec![attempt(scope, RuleCounts::default(), Err(failed))]);
@@ -86,21 +77,14 @@ fn a_service_over_a_limit_makes_an_event_and_one_without_its_frontend_does_not()
         holder: ServiceName::new("shop", "other"),
         count: 1,
     };
-    let found = [
-        (
-            service.clone(),
-            ServiceProblem::NamespaceEndpoints { limit: 7 },
-        ),
-        (service.clone(), frontends),
-    ];
+    let endpoints = ServiceProblem::NamespaceEndpoints { limit: 7 };
+    let found = [endpoints, frontends].map(|problem| (service.clone(), problem));
     let made = events(|reporter| reporter.problems(&found, &ServiceProblems::default()));
     let [Event::ServiceOverLimit(name, note)] = made.as_slice() else {
         panic!("{made:?}");
     };
     assert_eq!(*name, service);
     let begin = "node node1: IPv4: clients of Service `shop/web` are rejected";
-    assert!(
-        note.starts_with(begin) && note.contains("more than 7 endpoints"),
-        "{note}"
-    );
+    assert!(note.starts_with(begin), "{note}");
+    assert!(note.contains("more than 7 endpoints"), "{note}");
 }

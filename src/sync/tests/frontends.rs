@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::compare::compare;
-use super::search::{POISON, WAYS, assert_rules, clock, endpoint, name, wait};
-use super::syncer::{service, syncer};
+use super::search::{POISON, WAYS, assert_rules, clock, endpoint, name, wait, without_endpoints};
+use super::syncer::{apply, service, syncer};
 use super::*;
 use crate::host::{Fake, Poison};
-use crate::model::{Change, SliceName};
+use crate::model::Change;
 use crate::rules::RuleSet;
 use crate::sync::kernel::Extent;
 use crate::sync::outcome::SearchResult;
@@ -23,10 +23,6 @@ pub(super) fn with(number: u8, external: &[&str]) -> Change {
     };
     service.external_ips = ips(external).into();
     Change::Service(name, Some(service))
-}
-
-fn without_endpoints(number: u8) -> Change {
-    Change::Slice(SliceName::new("ns", &number.to_string()), None, None)
 }
 
 /// The Services that have rules for each address.
@@ -63,9 +59,7 @@ fn assert_quarantined(outcome: &Outcome, numbers: &[u8]) {
 }
 
 async fn sync(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Change>) -> Outcome {
-    for change in changes {
-        syncer.tracker.apply(change);
-    }
+    apply(syncer, changes);
     syncer.once(&[]).await
 }
 
@@ -217,10 +211,8 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
             let drift = compare(&mut syncer, &Extent::whole()).await;
             assert!(drift.is_empty(), "{seed}: {drift:?}");
             let owners = owners(&syncer);
-            assert!(
-                owners.values().all(|of| of.len() == 1),
-                "{seed}: {owners:?}"
-            );
+            let has_one = owners.values().all(|of| of.len() == 1);
+            assert!(has_one, "{seed}: {owners:?}");
             let is_applied = |number: u8| !outcome.overridden.contains(&name(number));
             for (number, external) in wanted(&objects).filter(|(number, _)| is_applied(*number)) {
                 let own = BTreeSet::from([number.to_string()]);
@@ -230,10 +222,8 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
                     Some(owner) => *owner == own || claims(&objects, *ip) > 1,
                     None => false,
                 };
-                assert!(
-                    external.iter().all(has_owner),
-                    "{seed}: {number} {owners:?}"
-                );
+                let are_owned = external.iter().all(has_owner);
+                assert!(are_owned, "{seed}: {number} {owners:?}");
             }
         }
         syncer.iptables().set_poisons(&[]);
@@ -270,10 +260,9 @@ fn claims(objects: &BTreeMap<(u8, bool), Change>, ip: IpAddr) -> usize {
 
 /// The numbers of the Services that there are, with their external IPs.
 fn wanted(objects: &BTreeMap<(u8, bool), Change>) -> impl Iterator<Item = (u8, &[IpAddr])> {
-    objects
-        .iter()
-        .filter_map(|((number, _), change)| match change {
-            Change::Service(_, Some(service)) => Some((*number, &*service.external_ips)),
-            _ => None,
-        })
+    let objects = objects.iter();
+    objects.filter_map(|((number, _), change)| match change {
+        Change::Service(_, Some(service)) => Some((*number, &*service.external_ips)),
+        _ => None,
+    })
 }

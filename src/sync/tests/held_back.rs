@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::compare::assert_no_drift;
-use super::search::{POISON, WAYS, endpoint, name, sync_applied};
-use super::syncer::{service, syncer};
+use super::search::{POISON, WAYS, add, endpoint, name, sync_applied};
+use super::syncer::{apply, syncer};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
@@ -25,14 +25,6 @@ thread_local! {
 fn ticking() -> Instant {
     MILLIS.set(MILLIS.get() + 100);
     START.with(|start| *start + Duration::from_millis(MILLIS.get()))
-}
-
-/// Adds or changes Services with one endpoint each, whose address ends with `last`.
-fn add(syncer: &mut Syncer<Fake>, numbers: impl IntoIterator<Item = u8>, last: u8) {
-    for number in numbers {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, last));
-    }
 }
 
 /// A syncer with these Services, which are not applied yet.
@@ -104,20 +96,15 @@ async fn a_flush_is_repaired_while_suspects_are_held_back() {
 #[tokio::test]
 async fn a_corrected_suspect_is_applied() {
     let (mut syncer, _) = with_failing(Poison::Commit).await;
-    for number in FAILING {
-        syncer.tracker.apply(endpoint(number, 2));
-    }
+    apply(&mut syncer, FAILING.map(|number| endpoint(number, 2)));
     for _ in 0..100 {
         wait_for_retries();
         sync_applied(&mut syncer).await;
     }
     assert!(syncer.tracker.overrides().is_empty());
     assert_eq!(syncer.next_retry(), None);
-    assert!(
-        FAILING
-            .into_iter()
-            .all(|number| has(&syncer, &format!("10.0.{number}.2:80")))
-    );
+    let is_applied = |number: u8| has(&syncer, &format!("10.0.{number}.2:80"));
+    assert!(FAILING.into_iter().all(is_applied));
 }
 
 fn wait_for_retries() {

@@ -5,7 +5,7 @@ use super::search::{
     POISON, WAYS, assert_rules, changed, changes, clock, endpoint, name, rules_of, sync_applied,
     synced,
 };
-use super::syncer::{service, syncer};
+use super::syncer::{apply, service, syncer};
 use super::*;
 use crate::host::{Fault, Poison};
 use crate::rules::Table;
@@ -16,14 +16,10 @@ use crate::sync::kernel::Extent;
 async fn a_search_that_ends_with_damage_is_followed_by_its_repair() {
     let mut syncer = changed(POISON, Poison::Commit, changes(&[4])).await;
     // Both attempts fail at the poison, the trial without changes succeeds.
-    for fault in [
-        Fault::None,
-        Fault::None,
-        Fault::None,
-        Fault::LockedAfterFirst,
-    ] {
-        syncer.iptables().inject(fault);
+    for _ in 0..3 {
+        syncer.iptables().inject(Fault::None);
     }
+    syncer.iptables().inject(Fault::LockedAfterFirst);
     let outcome = syncer.once(&[]).await;
     assert!(outcome.search.unwrap().node_fault.is_some());
     syncer.iptables().set_poisons(&[]);
@@ -46,7 +42,7 @@ async fn a_node_fault_leaves_the_quarantine_as_it_was() {
         let rules = syncer.iptables().rules();
         for how in WAYS {
             syncer.iptables().set_poisons(&[("-j DNAT", how)]);
-            moved().for_each(|change| syncer.tracker.apply(change));
+            apply(&mut syncer, moved());
             let outcome = syncer.once(&[]).await;
             assert!(outcome.search.unwrap().node_fault.is_some(), "{how:?}");
             let expected: Vec<_> = fails.iter().map(|_| name(3)).collect();
@@ -68,9 +64,8 @@ async fn a_damaged_service_gets_its_rules_back_after_a_node_fault() {
         let chain = jump.split(' ').next_back().unwrap().to_owned();
         edit(syncer.iptables(), Table::Nat, &[&format!("-F {chain}")]);
         assert!(!compare(&mut syncer, &Extent::whole()).await.is_empty());
-        syncer
-            .iptables()
-            .set_poisons(&[("-j DNAT", how), ("-j KUBE-SEP-", how)]);
+        let poisons = ["-j DNAT", "-j KUBE-SEP-"].map(|text| (text, how));
+        syncer.iptables().set_poisons(&poisons);
         syncer.tracker.apply(endpoint(4, 7));
         let outcome = syncer.once(&[]).await;
         assert!(outcome.search.unwrap().node_fault.is_some(), "{how:?}");
@@ -86,9 +81,7 @@ async fn a_service_that_did_not_change_keeps_its_rules() {
     let mut syncer = synced().await;
     let poisons = [("10.0.2.1:80", Poison::Line), (".7:80", Poison::Commit)];
     syncer.iptables().set_poisons(&poisons);
-    for change in [endpoint(4, 7), endpoint(5, 9)] {
-        syncer.tracker.apply(change);
-    }
+    apply(&mut syncer, [endpoint(4, 7), endpoint(5, 9)]);
     let outcome = sync_applied(&mut syncer).await;
     assert_eq!(outcome.overridden, [name(4)]);
     assert_rules(&syncer, &rules_of([endpoint(5, 9)]).await);
@@ -99,8 +92,8 @@ async fn a_service_that_did_not_change_keeps_its_rules() {
 async fn a_busy_lock_in_the_first_search_delays_no_other() {
     let mut syncer = syncer(clock, Vec::new());
     for number in 1..=5 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, number));
+        let changes = [service(number, true), endpoint(number, number)];
+        apply(&mut syncer, changes);
     }
     syncer.iptables().set_poisons(&[("ns/4", Poison::Line)]);
     // The full restore fails at the poison, and the first trial at the lock.

@@ -3,29 +3,36 @@
 use super::*;
 use crate::clock::instant;
 
-const MS: Duration = Duration::from_millis(1);
-const S: Duration = Duration::from_secs(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
+pub(super) const S: Duration = Duration::from_secs(1);
 
-fn pacer(gap: Gap) -> Pacer {
+pub(super) fn pacer_on(backend: Backend, gap: Gap) -> Pacer {
     let options = PacerOptions {
         gap,
         longest_retry: 30 * S,
         longest_idle: 3600 * S,
     };
-    Pacer::new(options, Backend::Nft)
+    Pacer::new(options, backend)
+}
+
+fn pacer(gap: Gap) -> Pacer {
+    pacer_on(Backend::Nft, gap)
+}
+
+/// The times of a run that takes `cpu`, and ends so long after its start.
+pub(super) fn run(started: Instant, took: Duration, cpu: Duration) -> RunTimes {
+    let ended = started + took;
+    RunTimes {
+        started,
+        ended,
+        cpu,
+    }
 }
 
 /// A sync that computed all the time.
 fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, result: SyncResult) {
-    let cpu = ended - started;
-    pacer.finished(
-        &RunTimes {
-            started,
-            ended,
-            cpu,
-        },
-        result,
-    );
+    let took = ended - started;
+    pacer.finished(&run(started, took, took), result);
 }
 
 #[test]
@@ -88,14 +95,11 @@ fn a_request_comes_before_a_retry_but_not_before_the_gap_is_over() {
     let t = instant();
     let mut pacer = pacer(Gap::Fixed(5 * S));
     finished(&mut pacer, t, t, SyncResult::Failed);
-    assert_eq!(
-        pacer.next_due(),
-        Some(t + 5 * S),
-        "the retry waits for the gap"
-    );
-    finished(&mut pacer, t, t, SyncResult::Failed);
-    finished(&mut pacer, t, t, SyncResult::Failed);
-    finished(&mut pacer, t, t, SyncResult::Failed);
+    // The retry waits for the gap.
+    assert_eq!(pacer.next_due(), Some(t + 5 * S));
+    for _ in 0..3 {
+        finished(&mut pacer, t, t, SyncResult::Failed);
+    }
     assert_eq!(pacer.next_due(), Some(t + 8 * S));
     pacer.request(t + 6 * S);
     assert_eq!(pacer.next_due(), Some(t + 6 * S));

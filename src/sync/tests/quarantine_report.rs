@@ -1,25 +1,20 @@
 //! Reports of Services that make restores fail.
 
 use super::event_report::{events, finish};
-use super::report::{ReportedMetrics, attempt, failure_of, outcome};
+use super::report::{ReportedMetrics, attempt, exited, outcome};
 use super::*;
 use crate::clock::instant;
 use crate::events::Event;
+use crate::host::ProgramExit;
 use crate::model::ServiceName;
 use crate::render::RuleCounts;
-use crate::sync::outcome::Failure;
-
-fn killed() -> Result<(), Failure> {
-    let stderr = String::new();
-    let exit = crate::host::ProgramExit::Signaled(9);
-    let error = crate::host::RestoreError::Failed { exit, stderr };
-    Err(failure_of(error))
-}
 
 /// A sync that put two Services into quarantine and applied the rest.
 fn isolated() -> Outcome {
-    let attempts = [Scope::Partial, Scope::Full(FullReason::Failed)]
-        .map(|scope| attempt(scope, RuleCounts::default(), killed()));
+    let attempts = [Scope::Partial, Scope::Full(FullReason::Failed)].map(|scope| {
+        let killed = exited(ProgramExit::Signaled(9), "");
+        attempt(scope, RuleCounts::default(), Err(killed))
+    });
     let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
     let blamed = |name: &ServiceName, fallback| Quarantined {
         name: name.clone(),
@@ -64,26 +59,18 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     assert_eq!(restores, expected);
     // Those of the search are not among them.
     let failures = reported.series("iptables_restore_failures_total");
-    assert_eq!(
-        failures,
-        ["proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2"]
-    );
+    let expected = "proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2";
+    assert_eq!(failures, [expected]);
 
     let later = instant() + std::time::Duration::from_secs(1000);
-    let report = reported.reporters[0]
-        .health
-        .report(later)
-        .families
-        .v4
-        .unwrap();
-    assert!(report.healthy);
-    let quarantined = |reporter: &Reporter| reporter.status().quarantined.len();
-    assert_eq!(quarantined(&reported.reporters[0]), 2);
+    let families = of_family.health.report(later).families;
+    assert!(families.v4.unwrap().healthy);
+    assert_eq!(of_family.status().quarantined.len(), 2);
 
     // Nothing is left of it once they are released.
     let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
-    finish(&reported.reporters[0], &released, 0);
-    assert_eq!(quarantined(&reported.reporters[0]), 0);
+    finish(of_family, &released, 0);
+    assert_eq!(of_family.status().quarantined.len(), 0);
 }
 
 #[test]

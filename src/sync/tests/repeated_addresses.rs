@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::compare::{assert_no_drift, compare, edit, edited, extent, node_with, rule, scopes};
+use super::compare::{assert_no_drift, checked, compare, edit, edited, node_with, rule, scopes};
 use super::frontends::with;
-use super::search::endpoint;
+use super::search::{endpoint, sync_applied};
+use super::syncer::apply;
 use super::tree_chains::TREE;
 use super::*;
 use crate::host::Fake;
@@ -19,21 +20,16 @@ const REPEATED: &str = "203.0.113.1";
 async fn node(thresholds: TreeThresholds) -> Syncer<Fake> {
     let mut syncer = node_with(thresholds).await;
     let service = with(7, &[REPEATED, "203.0.113.2", REPEATED]);
-    syncer.tracker.apply(service);
-    syncer.tracker.apply(endpoint(7, 9));
-    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    apply(&mut syncer, [service, endpoint(7, 9)]);
+    sync_applied(&mut syncer).await;
     syncer.iptables().take_payloads();
     syncer
 }
 
 /// Number of the equal rules in the kernel.
 fn count(syncer: &Syncer<Fake>) -> usize {
-    syncer
-        .iptables()
-        .rules()
-        .to_save_text()
-        .matches(REPEATED)
-        .count()
+    let save = syncer.iptables().rules().to_save_text();
+    save.matches(REPEATED).count()
 }
 
 #[tokio::test]
@@ -59,8 +55,8 @@ async fn a_missing_one_of_equal_rules_returns() {
         let delete = format!("-D {repeated}");
         let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
         assert_eq!(count(&syncer), 1);
-        let extent = extent(&syncer, &change, is_verification);
-        assert!(!compare(&mut syncer, &extent).await.is_empty());
+        let drift = checked(&mut syncer, &change, is_verification).await;
+        assert!(!drift.is_empty());
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
         assert_eq!(count(&syncer), 2);
@@ -74,9 +70,8 @@ async fn another_order_around_equal_rules_is_drift() {
         let mut syncer = node(TreeThresholds::FLAT).await;
         let between = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "203.0.113.2"]);
         let commands = [format!("-D {between}"), format!("-I {between}")];
-        let commands = commands.each_ref().map(|one| &**one);
         let change = edit(syncer.iptables(), Table::Nat, &commands);
-        let extent = extent(&syncer, &change, is_verification);
-        assert!(!compare(&mut syncer, &extent).await.is_empty());
+        let drift = checked(&mut syncer, &change, is_verification).await;
+        assert!(!drift.is_empty());
     }
 }

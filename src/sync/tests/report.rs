@@ -58,21 +58,25 @@ impl ReportedMetrics {
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
         let lines = text.lines();
         let found = lines.filter_map(|line| line.strip_prefix(prefix));
-        found
-            .filter(|line| line.contains(part))
-            .map(str::to_owned)
-            .collect()
+        let found = found.filter(|line| line.contains(part));
+        found.map(str::to_owned).collect()
     }
 }
 
 /// The failure of a restore of which the kernel has nothing.
-pub(super) fn failure_of(error: RestoreError) -> Failure {
+fn failure_of(error: RestoreError) -> Failure {
     Failure::Restore {
         error,
         excerpt: None,
         named: None,
         is_untouched: true,
     }
+}
+
+/// The failure of a restore whose program ended in this way.
+pub(super) fn exited(exit: ProgramExit, stderr: &str) -> Failure {
+    let stderr = stderr.to_owned();
+    failure_of(RestoreError::Failed { exit, stderr })
 }
 
 pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Attempt {
@@ -153,20 +157,10 @@ fn unreadable() -> Failure {
 
 #[test]
 fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
-    let rejected = || {
-        let stderr = String::new();
-        let error = RestoreError::Failed {
-            exit: ProgramExit::Exited(1),
-            stderr,
-        };
-        failure_of(error)
-    };
+    let rejected = || exited(ProgramExit::Exited(1), "");
+    let failed = |(scope, failure)| attempt(scope, RuleCounts::default(), Err(failure));
     let consequences = |attempts: Vec<(Scope, Failure)>, search: Option<SearchResult>| {
-        let attempts = attempts.into_iter();
-        let attempts = attempts
-            .map(|(scope, failure)| attempt(scope, RuleCounts::default(), Err(failure)))
-            .collect();
-        let mut outcome = outcome(attempts);
+        let mut outcome = outcome(attempts.into_iter().map(failed).collect());
         outcome.search = search;
         let failures = outcome.attempts.iter().enumerate();
         let failures = failures.map(|(position, attempt)| {
@@ -178,29 +172,18 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
     let full = Scope::Full(FullReason::Failed);
     let search = "changes were delayed; followed by a search for the Services that make it fail, so \
                   that all others are applied";
-    assert_eq!(
-        consequences(
-            vec![(Scope::Partial, rejected()), (full, rejected())],
-            Some(SearchResult::default())
-        ),
-        [
-            "changes were delayed; followed by a full restore at once",
-            search
-        ]
-    );
+    let attempts = vec![(Scope::Partial, rejected()), (full, rejected())];
+    let found = consequences(attempts, Some(SearchResult::default()));
+    let at_once = "changes were delayed; followed by a full restore at once";
+    assert_eq!(found, [at_once, search]);
     let periodic = Scope::Full(FullReason::Periodic);
     let partial = "changes were delayed; followed by a restore of the changed rules alone at once";
+    let of_node = "changes are delayed, so removed endpoints still get traffic; retrying. The cause \
+                   is likely on this node: check the iptables binaries, their privileges, kernel \
+                   modules and memory";
     for failure in [rejected(), unreadable()] {
         let attempts = vec![(periodic, failure), (Scope::Partial, rejected())];
-        assert_eq!(
-            consequences(attempts, None),
-            [
-                partial,
-                "changes are delayed, so removed endpoints still get traffic; retrying. The cause is \
-                 likely on this node: check the iptables binaries, their privileges, kernel modules \
-                 and memory"
-            ]
-        );
+        assert_eq!(consequences(attempts, None), [partial, of_node]);
     }
     let stays = "the rules in the kernel stay, so removed endpoints still get traffic; retrying";
     assert_eq!(consequences(vec![(full, unreadable())], None), [stays]);
@@ -271,27 +254,17 @@ fn counters_of_alerts_and_dashboards_exist_before_they_count() {
     let is_counter = |word: &&str| {
         let is_ours = word.starts_with("deltaproxy_") || word.starts_with("kubeproxy_");
         // Gauges of kube-proxy, and counters of packets that some kernels lack.
-        let is_other = [
-            "_iptables_total",
-            "_no_local_endpoints_total",
-            "_packets_total",
-        ];
-        is_ours && word.ends_with("_total") && !is_other.iter().any(|end| word.ends_with(end))
+        let mut others = "_iptables_total|_no_local_endpoints_total|_packets_total".split('|');
+        is_ours && word.ends_with("_total") && !others.any(|end| word.ends_with(end))
     };
     let counters: BTreeSet<&str> = words.filter(is_counter).collect();
     assert!(counters.len() > 15, "{counters:?}");
     for name in counters {
         let family = families.iter().find(|family| family.name() == name);
         let series = family.map(MetricFamily::get_metric).unwrap_or_default();
-        let values: Vec<_> = series
-            .iter()
-            .map(|series| series.get_counter().get_value())
-            .collect();
-        assert!(!values.is_empty(), "{name} does not exist");
-        assert!(
-            values.iter().all(|value| *value == 0.0),
-            "{name}: {values:?}"
-        );
+        assert!(!series.is_empty(), "{name} does not exist");
+        let mut values = series.iter().map(|series| series.get_counter().get_value());
+        assert!(values.all(|value| value == 0.0), "{name}: {series:?}");
     }
 }
 
@@ -305,10 +278,8 @@ fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
     let timed_out = attempt(Scope::Partial, WRITTEN, restore_failed());
     reported.finish(&outcome(vec![timed_out, had]));
     let waited = reported.series_of("deltaproxy_", "lock_wait");
-    assert_eq!(
-        waited,
-        ["restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 6.5"]
-    );
+    let expected = "restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 6.5";
+    assert_eq!(waited, [expected]);
 }
 
 #[test]
@@ -320,10 +291,8 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
     for attempt in [nothing, something] {
         reported.finish(&outcome(vec![attempt]));
     }
-    assert_eq!(
-        reported.series_of("deltaproxy_restore_payload_bytes_", "count"),
-        ["count{scope=\"partial\"} 1"]
-    );
+    let counts = reported.series_of("deltaproxy_restore_payload_bytes_", "count");
+    assert_eq!(counts, ["count{scope=\"partial\"} 1"]);
     let lines = reported.series("proxy_rules_duration_seconds_count");
     assert_eq!(lines.last().unwrap().rsplit(' ').next(), Some("2"));
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::compare::scopes;
-use super::syncer::{service, syncer};
+use super::syncer::{apply, service, syncer};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
@@ -36,10 +36,25 @@ pub(super) fn wait(seconds: u64) {
 
 /// The only endpoint of a Service, `10.0.NUMBER.last`.
 pub(crate) fn endpoint(number: u8, last: u8) -> Change {
-    let endpoint = Endpoint::ready([10, 0, number, last].into());
-    let slice = Slice::tcp(name(number), ("p", 80), [endpoint]);
+    endpoints(number, &[last])
+}
+
+fn endpoints(number: u8, last_bytes: &[u8]) -> Change {
+    let endpoint = |last: &u8| Endpoint::ready([10, 0, number, *last].into());
+    let slice = Slice::tcp(name(number), ("p", 80), last_bytes.iter().map(endpoint));
     let name = SliceName::new("ns", &number.to_string());
     Change::Slice(name, Some(Box::new(slice)), None)
+}
+
+pub(super) fn without_endpoints(number: u8) -> Change {
+    Change::Slice(SliceName::new("ns", &number.to_string()), None, None)
+}
+
+/// Adds or changes Services with one endpoint each, whose address ends with `last`.
+pub(super) fn add(syncer: &mut Syncer<Fake>, numbers: impl IntoIterator<Item = u8>, last: u8) {
+    for number in numbers {
+        apply(syncer, [service(number, true), endpoint(number, last)]);
+    }
 }
 
 pub(super) fn name(number: u8) -> ServiceName {
@@ -49,21 +64,15 @@ pub(super) fn name(number: u8) -> ServiceName {
 /// Services with an endpoint that ends in 1 each, and changes after these.
 fn cluster(changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
     let mut syncer = syncer(clock, Vec::new());
-    for number in 1..=COUNT {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 1));
-    }
-    for change in changes {
-        syncer.tracker.apply(change);
-    }
+    add(&mut syncer, 1..=COUNT, 1);
+    apply(&mut syncer, changes);
     syncer
 }
 
 /// A cluster whose rules have been applied.
 pub(super) async fn synced() -> Syncer<Fake> {
     let mut syncer = cluster([]);
-    let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    sync_applied(&mut syncer).await;
     syncer.iptables().take_payloads();
     syncer
 }
@@ -76,9 +85,7 @@ pub(super) async fn changed(
 ) -> Syncer<Fake> {
     let mut syncer = synced().await;
     syncer.iptables().set_poisons(&[(poison, how)]);
-    for change in changes {
-        syncer.tracker.apply(change);
-    }
+    apply(&mut syncer, changes);
     syncer
 }
 
@@ -179,11 +186,8 @@ async fn a_quarantined_service_is_retried_alone() {
             wait(seconds);
             syncer.iptables().take_payloads();
             let outcome = sync_applied(&mut syncer).await;
-            assert_eq!(
-                outcome.quarantine_retry.is_some(),
-                is_due,
-                "{how:?} {seconds}"
-            );
+            let is_retried = outcome.quarantine_retry.is_some();
+            assert_eq!(is_retried, is_due, "{how:?} {seconds}");
             let payloads = syncer.iptables().take_payloads();
             // After a kill it is not known what the kernel holds, so its rules are read.
             let expected = usize::from(is_due);
@@ -203,9 +207,8 @@ async fn a_full_restore_that_fails_after_a_retry_is_not_repeated_at_once() {
     wait(10);
     syncer.iptables().set_poisons(&[("KUBE", Poison::Kill)]);
     // Its rules cannot be read.
-    syncer
-        .iptables()
-        .set_unprintable(&[(Table::Nat, "KUBE-POSTROUTING")]);
+    let unprintable = (Table::Nat, "KUBE-POSTROUTING");
+    syncer.iptables().set_unprintable(&[unprintable]);
     let outcome = syncer.once(&[]).await;
     let retry = outcome.quarantine_retry.unwrap();
     assert_eq!((retry.restores, retry.failed), (2, 2));
@@ -238,15 +241,10 @@ async fn a_corrected_service_is_released_from_quarantine() {
 async fn a_service_that_is_deleted_or_changed_back_leaves_quarantine() {
     for changes in [
         vec![endpoint(4, 1)],
-        vec![
-            service(4, false),
-            Change::Slice(SliceName::new("ns", "4"), None, None),
-        ],
+        vec![service(4, false), without_endpoints(4)],
     ] {
         let mut syncer = poisoned(Poison::Commit, &[4]).await;
-        for change in changes.clone() {
-            syncer.tracker.apply(change);
-        }
+        apply(&mut syncer, changes.clone());
         wait(10);
         let outcome = syncer.once(&[]).await;
         assert!(outcome.overridden.is_empty(), "{outcome:?}");
@@ -318,30 +316,22 @@ async fn a_table_that_a_search_cannot_read_is_reported_once() {
 
 #[tokio::test]
 async fn restores_that_fail_for_every_service_quarantine_none() {
+    let assert_node_fault = |search: &SearchResult, most: usize| {
+        let is_found = search.node_fault.is_some() && search.restores <= most;
+        assert!(is_found, "{search:?}");
+    };
     for how in WAYS {
         // Nothing can be restored; nothing with endpoints can.
-        for (poison, most) in [("KUBE-", 20), ("--to-destination 10.0.", 20)] {
-            let mut syncer = synced().await;
+        for poison in ["KUBE-", "--to-destination 10.0."] {
+            let mut syncer = changed(poison, how, changes(&[])).await;
             let rules = syncer.iptables().rules();
-            syncer.iptables().set_poisons(&[(poison, how)]);
-            for change in changes(&[]) {
-                syncer.tracker.apply(change);
-            }
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Failed, "{how:?} {poison}");
             assert_eq!(outcome.overridden, []);
             assert!(outcome.applied.before.is_empty());
-            let search = outcome.search.unwrap();
-            assert!(
-                search.node_fault.is_some() && search.restores <= most,
-                "{search:?}"
-            );
+            assert_node_fault(&outcome.search.unwrap(), 20);
             // With the next retry of the sync, few restores show that nothing has changed.
-            let search = syncer.once(&[]).await.search.unwrap();
-            assert!(
-                search.node_fault.is_some() && search.restores <= 2,
-                "{search:?}"
-            );
+            assert_node_fault(&syncer.once(&[]).await.search.unwrap(), 2);
             assert_rules(&syncer, &rules);
             syncer.iptables().set_poisons(&[]);
             sync_applied(&mut syncer).await;
@@ -417,19 +407,8 @@ async fn failing_services_at_the_start_cost_the_restored_ones_nothing() {
     syncer.iptables().set_rules(kernel);
     syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
     for number in 40..56 {
-        syncer.tracker.apply(service(number, true));
-        let Change::Slice(slice_name, Some(mut slice), _) = endpoint(number, 66) else {
-            unreachable!("it is there");
-        };
-        let mut endpoints = slice.endpoints.to_vec();
-        endpoints.extend(endpoints.clone().into_iter().map(|mut second| {
-            second.ip = [10, 0, number, 67].into();
-            second
-        }));
-        slice.endpoints = endpoints.into();
-        syncer
-            .tracker
-            .apply(Change::Slice(slice_name, Some(slice), None));
+        let two = endpoints(number, &[66, 67]);
+        apply(&mut syncer, [service(number, true), two]);
     }
     let outcome = sync_applied(&mut syncer).await;
     assert_eq!(outcome.overridden, (40..56).map(name).collect::<Vec<_>>());

@@ -23,6 +23,13 @@ pub(crate) fn service(number: u8, is_there: bool) -> Change {
     Change::Service(name, is_there.then(|| Box::new(service)))
 }
 
+/// Applies changes to the tracker, for the next sync.
+pub(super) fn apply(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Change>) {
+    for change in changes {
+        syncer.tracker.apply(change);
+    }
+}
+
 pub(super) fn syncer_options(node_port_addresses: Vec<NodePortAddressItem>) -> SyncerOptions {
     SyncerOptions {
         render_settings: RenderSettings {
@@ -135,9 +142,8 @@ async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
     let mut syncer = syncer(instant, within);
     let all = ips(&["10.0.0.1", "192.168.0.2", "192.168.0.3"]);
     let in_force = |syncer: &Syncer<Fake>| {
-        let written = syncer
-            .applied_options()
-            .map(|options| &options.node_port_addresses);
+        let written = syncer.applied_options();
+        let written = written.map(|options| &options.node_port_addresses);
         assert_eq!(written, syncer.last_node_port_addresses());
         match written {
             Some(NodePortAddresses::Only(ips)) => ips.len(),

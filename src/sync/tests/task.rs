@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::compare::edit;
 use super::report::ReportedMetrics;
 use super::search::endpoint;
 use super::syncer::{service, syncer_options};
@@ -72,10 +73,7 @@ impl Kernel {
 
     /// Another program runs a command in nat, without a report.
     fn edit(&self, command: &str) {
-        let mut rules = self.fake.rules();
-        let payload = format!("*nat\n{command}\nCOMMIT\n");
-        rules.apply(&payload).unwrap();
-        self.fake.set_rules(rules);
+        edit(&self.fake, Table::Nat, &[command]);
     }
 
     fn report_change(&self, chain: &str) {
@@ -370,12 +368,16 @@ const VERIFIED: Intervals = Intervals {
     verify: Some(Duration::from_secs(2)),
 };
 
+/// Checks and verifications every ten minutes.
+const CHECKED: Intervals = Intervals {
+    verify: VERIFIED.check,
+    ..VERIFIED
+};
+
 #[tokio::test(start_paused = true)]
 async fn a_repair_after_lost_events_is_reported_once() {
     let steps = served([(4000, EventsLost)]);
-    let verify = Some(Duration::from_secs(600));
-    let intervals = Intervals { verify, ..VERIFIED };
-    let kernel = run(&steps, intervals, 9000).await;
+    let kernel = run(&steps, CHECKED, 9000).await;
     // The fixed chain at once, the chain of the Service after the verification.
     assert_eq!(kernel.restores.take(), [0, 4000, 5000]);
     assert_eq!(kernel.repairs(), 1);
@@ -395,29 +397,19 @@ async fn a_verification_is_not_interrupted_by_changes_of_third_party_chains() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_verification_keeps_what_its_check_has_found() {
-    let steps = served([
-        (1500, SaveTakes(3)),
-        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
-        (4000, Flushed),
-    ]);
-    let kernel = run(&steps, VERIFIED, 5000).await;
-    assert_eq!(kernel.restores.take(), [0, 4000]);
-    let rules = kernel.fake.rules().to_save_text();
-    assert!(!rules.contains("-A KUBE-MARK-MASQ -j ACCEPT"), "{rules}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
-    let steps = served([
-        (1500, SaveTakes(30)),
-        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
-        (3000, Comes(2)),
-    ]);
-    let kernel = run(&steps, VERIFIED, 9000).await;
-    assert_eq!(kernel.restores.take(), [0, 8000]);
-    let rules = kernel.fake.rules().to_save_text();
-    assert!(!rules.contains("-A KUBE-MARK-MASQ -j ACCEPT"), "{rules}");
+async fn a_verification_that_ends_early_keeps_what_its_check_has_found() {
+    let added = "-A KUBE-MARK-MASQ -j ACCEPT";
+    for (seconds, last, end, repaired_at) in [
+        // It is interrupted by the change of a chain, or abandoned for a sync.
+        (3, (4000, Flushed), 5000, 4000),
+        (30, (3000, Comes(2)), 9000, 8000),
+    ] {
+        let steps = served([(1500, SaveTakes(seconds)), (1600, Edited(added)), last]);
+        let kernel = run(&steps, VERIFIED, end).await;
+        assert_eq!(kernel.restores.take(), [0, repaired_at]);
+        let rules = kernel.fake.rules().to_save_text();
+        assert!(!rules.contains(added), "{seconds}: {rules}");
+    }
 }
 
 /// Otherwise changes by other programs could interrupt each of them.
@@ -429,9 +421,7 @@ async fn another_reading_of_all_rules_is_interrupted_like_a_verification() {
         (5000, SaveTakes(2)),
         (8000, Flushed),
     ]);
-    let verify = Some(Duration::from_secs(600));
-    let intervals = Intervals { verify, ..VERIFIED };
-    let kernel = run(&steps, intervals, 9900).await;
+    let kernel = run(&steps, CHECKED, 9900).await;
     let lists = kernel.lists.take();
     let after = |time: u64| lists.iter().filter(|at| **at >= time).count();
     // The fixed chains of three tables, the changed chain, and the three tables again.

@@ -1,11 +1,10 @@
 //! Tree chains: their entries, and a leaf that another program has emptied, not noticed yet.
 
 use super::compare::{edit, node_with};
-use super::search::{endpoint, name};
-use super::syncer::service;
+use super::search::{add, endpoint, name, sync_applied, without_endpoints};
+use super::syncer::{apply, service};
 use super::*;
 use crate::host::Fake;
-use crate::model::{Change, SliceName};
 use crate::render::TreeThresholds;
 use crate::rules::{Backend, Table};
 
@@ -23,8 +22,7 @@ async fn damaged(backend: Backend) -> Syncer<Fake> {
     syncer.config.render_settings.fixed.backend = backend;
     syncer.once(&[]).await;
     edit(syncer.iptables(), Table::Nat, &[&format!("-F {LEAF}")]);
-    syncer.tracker.apply(service(7, true));
-    syncer.tracker.apply(endpoint(7, 9));
+    add(&mut syncer, [7], 9);
     syncer.iptables().take_payloads();
     syncer
 }
@@ -46,14 +44,11 @@ async fn on_legacy_a_new_service_repairs_the_leaf() {
 #[tokio::test]
 async fn on_nft_the_partial_restore_fails_and_a_full_one_repairs_the_leaf() {
     let mut syncer = damaged(Backend::Nft).await;
-    let outcome = syncer.once(&[]).await;
-    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    let outcome = sync_applied(&mut syncer).await;
     assert_eq!(outcome.attempts.len(), 2, "{outcome:?}");
     let payloads = syncer.iptables().take_payloads();
-    assert!(
-        payloads[0].contains(&format!("-I {LEAF} 7 ")),
-        "{payloads:?}"
-    );
+    let inserted = format!("-I {LEAF} 7 ");
+    assert!(payloads[0].contains(&inserted), "{payloads:?}");
     assert!(outcome.overridden.is_empty());
     assert_eq!(rules_of_leaf(&syncer), 7);
 }
@@ -90,15 +85,12 @@ async fn only_entries_of_the_record_change_with_services() {
         for changes in [
             vec![service(7, true), endpoint(7, 9)],
             vec![endpoint(7, 10)],
-            vec![Change::Slice(SliceName::new("ns", "7"), None, None)],
+            vec![without_endpoints(7)],
             vec![service(7, false), service(6, false)],
             (1..6).map(|number| service(number, false)).collect(),
         ] {
-            for change in changes {
-                syncer.tracker.apply(change);
-            }
-            let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+            apply(&mut syncer, changes);
+            let outcome = sync_applied(&mut syncer).await;
             assert_eq!(other_entries(&syncer), before, "{outcome:?}");
         }
     }

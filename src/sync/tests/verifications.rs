@@ -5,7 +5,7 @@ use crate::clock::instant;
 use crate::host::ChangeSource;
 
 /// A verification that ends now.
-fn ran(now: Instant, cpu: Duration) -> RunTimes {
+pub(super) fn ran(now: Instant, cpu: Duration) -> RunTimes {
     RunTimes {
         started: now.checked_sub(cpu).unwrap_or(now),
         ended: now,
@@ -13,7 +13,7 @@ fn ran(now: Instant, cpu: Duration) -> RunTimes {
     }
 }
 
-const MINUTES: Duration = Duration::from_secs(300);
+pub(super) const MINUTES: Duration = Duration::from_secs(300);
 
 #[test]
 fn lost_events_cause_verifications_with_pauses() {
@@ -33,10 +33,8 @@ fn lost_events_cause_verifications_with_pauses() {
     // What is asked for already comes no later.
     schedule.request(ended);
     schedule.changed(&lost, ended);
-    assert_eq!(
-        (schedule.next(), schedule.trigger()),
-        (Some(ended), ComparisonTrigger::FollowUp)
-    );
+    assert_eq!(schedule.next(), Some(ended));
+    assert_eq!(schedule.trigger(), ComparisonTrigger::FollowUp);
 }
 
 #[test]
@@ -84,10 +82,8 @@ fn nothing_is_read_while_the_generation_stays_the_same() {
         assert!(schedule.can_skip(Some(7), events));
     }
     schedule.request(now);
-    assert_eq!(
-        (schedule.next(), schedule.trigger()),
-        (Some(now), ComparisonTrigger::FollowUp)
-    );
+    assert_eq!(schedule.next(), Some(now));
+    assert_eq!(schedule.trigger(), ComparisonTrigger::FollowUp);
     assert!(!schedule.can_skip(Some(7), events));
 }
 
