@@ -76,11 +76,8 @@ fn forwarded_packets_have_the_interface_of_the_route_after_translation() {
         ("FORWARD -i cni0 -j DROP", UNANSWERED),
         ("FORWARD ! -i cni0 -o eth0 -j DROP", DELIVERED),
     ] {
-        check(
-            &packet,
-            &format!("{DNAT}*filter\n-A {rule}\nCOMMIT\n"),
-            expected,
-        );
+        let rules = format!("{DNAT}*filter\n-A {rule}\nCOMMIT\n");
+        check(&packet, &rules, expected);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Rules with so many paths that a trace gives up.
 
-use super::trace::{packet, rules, traced_node};
+use super::trace::{assert_shares_are_all, packet, rules, traced_node};
 use crate::rules::trace::trace_counted;
-use crate::rules::{Share, TraceOutcome, Verdict};
+use crate::rules::{TraceOutcome, Verdict};
 
 /// Traces a packet through a hundred rules in front of all chains, and returns how much was
 /// evaluated, and whether the outcomes are clear.
@@ -20,10 +20,7 @@ fn evaluated(rule: &dyn Fn(usize) -> String) -> (usize, bool) {
     let rules = rules(&format!("{mangle}{nat}{}", table("filter", &["FORWARD"])));
     let packet = packet("198.51.100.1", "172.30.0.41", 80);
     let (found, evaluated) = trace_counted(&rules, &packet, &traced_node());
-    let shares = found
-        .iter()
-        .fold(Share::NONE, |sum, one| sum.plus(one.share));
-    assert_eq!(shares, Share::ALL);
+    assert_shares_are_all(&found);
     let unclear = |one: &TraceOutcome<'_>| {
         !one.undecided.is_empty() || matches!(one.verdict, Verdict::Unclear(_))
     };
@@ -60,10 +57,8 @@ fn hostile_rules_are_given_up_early() {
         ),
     };
     let (count, is_clear) = evaluated(&update);
-    assert!(
-        count < MOST_EVALUATED && !is_clear,
-        "recent --update: {count}"
-    );
+    assert!(count < MOST_EVALUATED, "recent --update: {count}");
+    assert!(!is_clear, "recent --update");
 }
 
 /// Under two undecided rules each, chains jump to the next, so that the paths double with each.
@@ -72,9 +67,8 @@ fn undecided_jumps_behind_each_other_are_cut_off() {
     let chains: Vec<_> = (0..=60).map(|n| format!(":C{n} - [0:0]\n")).collect();
     let chains = chains.concat();
     let jump = |n, set| format!("-A C{n} -m set --match-set {set}{n} src -j C{}\n", n + 1);
-    let jumps: String = (0..60)
-        .flat_map(|n| ["a", "b"].map(|set| jump(n, set)))
-        .collect();
+    let jumps = (0..60).flat_map(|n| ["a", "b"].map(|set| jump(n, set)));
+    let jumps: String = jumps.collect();
     let text = format!("*filter\n{chains}-I FORWARD -j C0\n{jumps}-A C60 -j DROP\nCOMMIT\n");
     let (rules, packet) = (rules(&text), packet("10.0.0.9", "172.30.0.1", 80));
     let (found, evaluated) = trace_counted(&rules, &packet, &traced_node());
@@ -82,11 +76,8 @@ fn undecided_jumps_behind_each_other_are_cut_off() {
     let delivered = |one: &TraceOutcome<'_>| matches!(one.verdict, Verdict::Delivered { .. });
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(delivered), "{found:?}");
-    assert!(
-        found
-            .iter()
-            .all(|one| one.is_cut_off && !one.undecided.is_empty())
-    );
+    let is_cut_off = |one: &TraceOutcome<'_>| one.is_cut_off && !one.undecided.is_empty();
+    assert!(found.iter().all(is_cut_off));
 }
 
 const MOST_EVALUATED: usize = 100_000;

@@ -1,6 +1,6 @@
 //! Tests of replies: the receiver's first packet back to the client, through the same hooks.
 
-use super::trace::{packet, traced_node};
+use super::trace::{packet, traced, traced_node};
 use crate::rules::{RuleSet, trace};
 
 /// Sends packets to the Service 172.30.0.1:80 to 10.0.0.1:8080.
@@ -15,30 +15,13 @@ COMMIT
 
 const POD: &str = "10.0.0.9";
 
-/// Traces a packet to the Service, and returns the outcomes with what they depend on.
-fn traced(nat: &str, source: &str, rules: &str) -> String {
-    let rules = RuleSet::parse(&format!("{nat}{rules}")).unwrap();
-    let packet = packet(source, "172.30.0.1", 80);
-    let outcomes = trace(&rules, &packet, &traced_node());
-    let shown = outcomes.iter().map(|one| {
-        let unless = if one.undecided.is_empty() {
-            ""
-        } else {
-            " (unclear)"
-        };
-        format!("{}: {}{unless}", one.share, one.verdict)
-    });
-    shown.collect::<Vec<_>>().join("; ")
-}
-
+/// Traces a packet of a Pod to the Service.
 #[track_caller]
-fn check(nat: &str, source: &str, rules: &[&str], expected: &str) {
+fn check(nat: &str, rules: &[&str], expected: &str) {
     let text = rules.join("\n") + "\n";
-    assert_eq!(
-        traced(nat, source, &format!("{text}COMMIT\n")),
-        expected,
-        "{text}"
-    );
+    let rules = RuleSet::parse(&format!("{nat}{text}COMMIT\n")).unwrap();
+    let found = traced(&rules, &packet(POD, "172.30.0.1", 80));
+    assert_eq!(found, expected, "{text}");
 }
 
 const ANSWERED: &str = "1: to 10.0.0.1:8080, source kept";
@@ -84,12 +67,8 @@ fn conditions_see_the_reply() {
         ("-m physdev --physdev-is-in -s 10.0.0.1", UNCLEAR),
         ("-m limit --limit 1/s -s 10.0.0.1", UNCLEAR),
     ] {
-        check(
-            SERVICE,
-            POD,
-            &["*filter", &format!("-A FORWARD {condition} -j DROP")],
-            expected,
-        );
+        let rule = format!("-A FORWARD {condition} -j DROP");
+        check(SERVICE, &["*filter", &rule], expected);
     }
 }
 
@@ -99,12 +78,12 @@ const UNCLEAR: &str = "1: to 10.0.0.1:8080, source kept (unclear)";
 fn the_mark_of_the_connection_is_kept_for_the_reply() {
     let save = "-A PREROUTING -s 10.0.0.9 -j CONNMARK --set-xmark 0x1/0x1";
     let drop = "-A FORWARD -m conntrack --ctdir REPLY -m connmark --mark 0x1/0x1 -j DROP";
-    check(SERVICE, POD, &["*mangle", save, drop], DROPPED);
+    check(SERVICE, &["*mangle", save, drop], DROPPED);
     let undecided = save.replace("-s 10.0.0.9", "-m limit --limit 1/s");
-    check(SERVICE, POD, &["*mangle", &undecided, drop], UNCLEAR);
+    check(SERVICE, &["*mangle", &undecided, drop], UNCLEAR);
     let mark = "-A PREROUTING -s 10.0.0.9 -j MARK --set-xmark 0x1/0x1";
     let drop = "-A FORWARD -m mark --mark 0x1/0x1 -s 10.0.0.1 -j DROP";
-    check(SERVICE, POD, &["*mangle", mark, drop], ANSWERED);
+    check(SERVICE, &["*mangle", mark, drop], ANSWERED);
 }
 
 /// Before it is translated back, the reply is sent to an address of the node.
@@ -127,14 +106,14 @@ fn replies_to_masqueraded_packets_are_translated_back_after_mangle() {
         ("*filter", "FORWARD -s 10.0.0.1 -d 192.168.0.2", answered),
         ("*filter", "INPUT", answered),
     ] {
-        check(&nat, POD, &[table, &format!("-A {rule} -j DROP")], expected);
+        check(&nat, &[table, &format!("-A {rule} -j DROP")], expected);
     }
     let snat = nat.replace("MASQUERADE", "SNAT --to-source 192.0.2.1");
     let drop = "-A PREROUTING -s 10.0.0.1 -d 192.0.2.1 -j DROP";
-    check(&snat, POD, &["*raw", drop], dropped);
+    check(&snat, &["*raw", drop], dropped);
     let range = nat.replace("MASQUERADE", "SNAT --to-source 192.0.2.1-192.0.2.9");
     let unclear = "1: to 10.0.0.1:8080, masqueraded (unclear)";
-    check(&range, POD, &["*raw", drop], unclear);
+    check(&range, &["*raw", drop], unclear);
 }
 
 /// A reply comes in where the request went out, and goes out where that came in.
@@ -164,5 +143,5 @@ fn a_random_rule_loses_a_share_of_the_replies() {
     let half = "-A FORWARD -s 10.0.0.1 -m statistic --mode random --probability 0.5 -j DROP";
     let expected = "1/2: to 10.0.0.1:8080, source kept, reply dropped; \
                     1/2: to 10.0.0.1:8080, source kept";
-    check(SERVICE, POD, &["*filter", half], expected);
+    check(SERVICE, &["*filter", half], expected);
 }

@@ -31,21 +31,13 @@ fn check(payloads: &[&str], expected: &str) {
 
 #[test]
 fn chain_lines_create_and_flush() {
-    check(
-        &["*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n"],
-        "A [-j RETURN]\n",
-    );
-    check(
-        &["*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n*nat\n:A - [0:0]\nCOMMIT\n"],
-        "A []\n",
-    );
-    check(
-        &[
-            "*nat\n-A OUTPUT -j ACCEPT\nCOMMIT\n",
-            "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n",
-        ],
-        "OUTPUT [-j ACCEPT]\n",
-    );
+    let one = "*nat\n:A - [0:0]\n-A A -j RETURN\nCOMMIT\n";
+    check(&[one], "A [-j RETURN]\n");
+    let flushed = format!("{one}*nat\n:A - [0:0]\nCOMMIT\n");
+    check(&[&flushed], "A []\n");
+    let output = "*nat\n-A OUTPUT -j ACCEPT\nCOMMIT\n";
+    let declared = "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
+    check(&[output, declared], "OUTPUT [-j ACCEPT]\n");
     check(&["# nothing\n\n*nat\nCOMMIT\n"], "");
 }
 
@@ -103,37 +95,35 @@ fn rejected_lines_leave_the_table_unchanged() {
         let (lines, reason) = row.split_once("| ").unwrap();
         let lines = lines.trim_end().replace("; ", "\n");
         let payload = format!("*nat\n:NEW - [0:0]\n{lines}\nCOMMIT\n");
-        check(
-            &[before, &payload],
-            &format!("line 3 rejected: {reason}\nA [-j B]\nB []\n"),
-        );
+        let expected = format!("line 3 rejected: {reason}\nA [-j B]\nB []\n");
+        check(&[before, &payload], &expected);
     }
 }
 
 #[test]
 fn tables_are_committed_one_by_one() {
-    check(
-        &["*nat\n:A - [0:0]\nCOMMIT\n*filter\n-A NOPE -j DROP\nCOMMIT\n"],
-        "line 5 rejected: chain `NOPE` does not exist\nA []\n",
-    );
-    check(
-        &["*nat\n:A - [0:0]\n"],
-        "line 3 rejected: COMMIT expected\n",
-    );
-    check(
-        &["-A OUTPUT -j DROP\n"],
-        "line 1 rejected: command outside of a table\n",
-    );
+    for (payload, expected) in [
+        (
+            "*nat\n:A - [0:0]\nCOMMIT\n*filter\n-A NOPE -j DROP\nCOMMIT\n",
+            "5 rejected: chain `NOPE` does not exist\nA []",
+        ),
+        ("*nat\n:A - [0:0]\n", "3 rejected: COMMIT expected"),
+        (
+            "-A OUTPUT -j DROP\n",
+            "1 rejected: command outside of a table",
+        ),
+    ] {
+        check(&[payload], &format!("line {expected}\n"));
+    }
 }
 
 #[test]
 fn a_chain_can_be_deleted_after_the_last_jump_to_it() {
     let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A A -g B\nCOMMIT\n";
-    check(&[before, "*nat\n:A - [0:0]\n-X B\nCOMMIT\n"], "A []\n");
-    check(
-        &[before, "*nat\n-D A -j B\n-D A 1\n-X B\nCOMMIT\n"],
-        "A []\n",
-    );
+    for commands in [":A - [0:0]", "-D A -j B\n-D A 1"] {
+        let payload = format!("*nat\n{commands}\n-X B\nCOMMIT\n");
+        check(&[before, &payload], "A []\n");
+    }
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use crate::rules::{Probability, Share};
 
+fn share(chance: &str) -> Share {
+    Share::from_probability(Probability::read(chance).unwrap())
+}
+
 #[track_caller]
 fn check(chance: &str, expected: &str) {
-    let chance = Probability::read(chance).unwrap();
-    assert_eq!(Share::from_probability(chance).to_string(), expected);
+    assert_eq!(share(chance).to_string(), expected);
 }
 
 #[test]
@@ -23,8 +26,7 @@ fn probabilities_become_the_fractions_that_were_meant() {
     check("0.1234567891", "10/81");
     for parts in 1..=10_000_u32 {
         let text = format!("{:.10}", 1.0 / f64::from(parts));
-        let share = Share::from_probability(Probability::read(&text).unwrap());
-        assert_eq!(share, Share::new(1, parts.into()), "{text}");
+        assert_eq!(share(&text), Share::new(1, parts.into()), "{text}");
     }
 }
 
@@ -37,9 +39,7 @@ fn probabilities_with_five_decimals_are_nearly_equal() {
         ("0.01429", "0.0142857143"),
     ] {
         assert_eq!(rounded(short), rounded(long), "{short}");
-        let shares =
-            [short, long].map(|text| Share::from_probability(Probability::read(text).unwrap()));
-        assert!(shares[0].is_nearly(shares[1]), "{short}");
+        assert!(share(short).is_nearly(share(long)), "{short}");
     }
     assert_ne!(rounded("0.333"), rounded("0.3333333333"));
     assert_eq!(rounded("0.75"), Probability::read("0.75").unwrap());
@@ -63,12 +63,10 @@ fn chain(count: u32, text: impl Fn(f64) -> String) -> (Vec<Share>, Share) {
     for remaining in (1..=count).rev() {
         let chance = match remaining {
             1 => Share::ALL,
-            _ => Share::from_probability(
-                Probability::read(&text(1.0 / f64::from(remaining))).unwrap(),
-            ),
+            _ => share(&text(1.0 / f64::from(remaining))),
         };
-        let (share, rest) = left.split(chance);
-        shares.push(share);
+        let (part, rest) = left.split(chance);
+        shares.push(part);
         left = rest;
     }
     let sum = shares.iter().fold(Share::NONE, |sum, one| sum.plus(*one));

@@ -33,6 +33,17 @@ pub(super) fn traced_node() -> TracedNode {
     }
 }
 
+/// Traces a packet, and returns the outcomes with their shares, `(unclear)` if rules are undecided.
+pub(super) fn traced(rules: &RuleSet, packet: &Packet) -> String {
+    let outcomes = trace(rules, packet, &traced_node());
+    let shown = outcomes.iter().map(|one| {
+        let is_clear = one.undecided.is_empty();
+        let unless = if is_clear { "" } else { " (unclear)" };
+        format!("{}: {}{unless}", one.share, one.verdict)
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
 pub(super) fn rules(extra: &str) -> RuleSet {
     let mut rules = RuleSet::default();
     rules.apply(include_str!("saves/v4.payload")).unwrap();
@@ -46,10 +57,13 @@ fn outcomes(rules: &RuleSet, packet: &Packet, expected: &[&str]) {
     let outcomes = trace(rules, packet, &traced_node);
     let shown: Vec<String> = outcomes.iter().map(show).collect();
     assert_eq!(shown, expected);
-    let whole = outcomes
-        .iter()
-        .fold(Share::NONE, |sum, one| sum.plus(one.share));
-    assert_eq!(whole, Share::ALL);
+    assert_shares_are_all(&outcomes);
+}
+
+#[track_caller]
+pub(super) fn assert_shares_are_all(outcomes: &[TraceOutcome<'_>]) {
+    let shares = outcomes.iter().map(|one| one.share);
+    assert_eq!(shares.fold(Share::NONE, Share::plus), Share::ALL);
 }
 
 /// Renders an outcome, and the undecided rules that could change it.
@@ -82,24 +96,16 @@ fn an_undecided_rule_makes_the_outcome_unclear() {
     let limit = "-I FORWARD -p tcp -m limit --limit 5/min -j DROP";
     let unless = "filter FORWARD: -p tcp -m limit --limit 5/min -j DROP";
     forward(&[limit], &[&format!("{PASSED}, unless {unless}")]);
-    forward(
-        &["-I FORWARD -p udp -m limit --limit 5/min -j DROP"],
-        &[PASSED],
-    );
+    forward(&[&limit.replace("tcp", "udp")], &[PASSED]);
     forward(&["-I FORWARD -j LOG"], &[PASSED]);
-    forward(
-        &["-I FORWARD -m set ! --match-set friends src -j REJECT"],
-        &[
-            "1: passed, source kept, unless filter FORWARD: -m set ! --match-set friends src -j REJECT",
-        ],
-    );
-    forward(
-        &[
-            "-A FORWARD -m time --timestart 01:00:00 -j ACCEPT",
-            "-A FORWARD -j REJECT",
-        ],
-        &["1: rejected, unless filter FORWARD: -m time --timestart 01:00:00 -j ACCEPT"],
-    );
+    let set = "-m set ! --match-set friends src -j REJECT";
+    let unless = format!("{PASSED}, unless filter FORWARD: {set}");
+    forward(&[&format!("-I FORWARD {set}")], &[&unless]);
+    let time = "-m time --timestart 01:00:00 -j ACCEPT";
+    let accept = format!("-A FORWARD {time}");
+    let rules = [accept.as_str(), "-A FORWARD -j REJECT"];
+    let unless = format!("1: rejected, unless filter FORWARD: {time}");
+    forward(&rules, &[&unless]);
 }
 
 #[test]
@@ -145,13 +151,9 @@ fn undecided_rules_count_in_every_combination() {
         "-A FORWARD -m mark --mark 0x1/0x1 -j DROP",
     ];
     let unless = "unless filter FORWARD: -m limit --limit 5/min -j MARK --set-xmark 0x1/0x1";
-    forward(
-        &half,
-        &[
-            &format!("1/2: dropped, {unless}"),
-            &format!("1/2: passed, source kept, {unless}"),
-        ],
-    );
+    let [dropped, passed] =
+        ["dropped", "passed, source kept"].map(|verdict| format!("1/2: {verdict}, {unless}"));
+    forward(&half, &[&dropped, &passed]);
 }
 
 #[test]
@@ -177,11 +179,8 @@ fn returns_gotos_and_policies_are_followed() {
     let go = format!("{chains}-A A -g B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
     first(&go, None, &[PASSED]);
     first("*filter\n-P FORWARD DROP\nCOMMIT\n", None, &["1: dropped"]);
-    first(
-        "*filter\n-P FORWARD DROP\n-I FORWARD -j ACCEPT\nCOMMIT\n",
-        None,
-        &[PASSED],
-    );
+    let accepted = "*filter\n-P FORWARD DROP\n-I FORWARD -j ACCEPT\nCOMMIT\n";
+    first(accepted, None, &[PASSED]);
     let state = "*filter\n-I FORWARD -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
     first(state, None, &[PASSED]);
     let translated = "*nat\n-I PREROUTING -j DNAT --to-destination 10.0.0.7\nCOMMIT\n";
@@ -245,32 +244,23 @@ fn paths_that_meet_are_merged() {
     first(&format!("*filter\n{logs}COMMIT\n"), None, &[PASSED]);
     let marks = many(&|_| format!("-A FORWARD {chance} -j MARK --set-xmark 0x1/0x1\n"));
     let dropped = "-A FORWARD -m mark --mark 0x1/0x1 -j DROP\n-P FORWARD ACCEPT\n";
-    first(
-        &format!("*filter\n{}{dropped}COMMIT\n", &marks[..marks.len() / 32]),
-        None,
-        &["3/4: dropped", "1/4: passed, source kept"],
-    );
+    let two = format!("*filter\n{}{dropped}COMMIT\n", &marks[..marks.len() / 32]);
+    let expected = ["3/4: dropped", "1/4: passed, source kept"];
+    first(&two, None, &expected);
 }
 
 #[test]
 fn too_many_paths_are_not_followed() {
     let chance = "-m statistic --mode random --probability 0.5";
-    let mark = |bit| {
-        format!(
-            "-A PREROUTING {chance} -j MARK --or-mark {}\n",
-            1_u32 << bit
-        )
-    };
-    let marks = (0..32).map(mark).collect::<Vec<_>>().concat();
+    let marks = (0..32).map(|bit| 1_u32 << bit);
+    let marks = marks.map(|mark| format!("-A PREROUTING {chance} -j MARK --or-mark {mark}\n"));
+    let marks = marks.collect::<Vec<_>>().concat();
     let rules = rules(&format!("*mangle\n{marks}COMMIT\n"));
     let packet = packet("198.51.100.1", "203.0.113.9", 80);
     let found = trace(&rules, &packet, &traced_node());
     let unclear = |verdict: &Verdict| matches!(verdict, Verdict::Unclear(Unclear::TooManyPaths));
     assert!(found.iter().any(|outcome| unclear(&outcome.verdict)));
-    let sum = found
-        .iter()
-        .fold(Share::NONE, |sum, one| sum.plus(one.share));
-    assert_eq!(sum, Share::ALL);
+    assert_shares_are_all(&found);
 }
 
 #[test]
