@@ -117,22 +117,14 @@ fn a_repair_writes_the_rules_of_a_full_restore() {
 
 #[test]
 fn rules_of_kubelet_in_its_firewall_chain_are_tolerated() {
-    for options in variants()
-        .into_iter()
-        .filter(crate::render::fixed_chains::fills_kube_firewall)
-    {
+    let mut variants = variants();
+    variants.retain(crate::render::fixed_chains::fills_kube_firewall);
+    for options in variants {
         let mut lines = listing(&kernel(&options), Table::Filter, &options);
-        lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(has_desired_rules(
-            Table::Filter,
-            &lines.join("\n"),
-            &options
-        ));
-        lines.push("-A KUBE-FORWARD -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(!has_desired_rules(
-            Table::Filter,
-            &lines.join("\n"),
-            &options
-        ));
+        for (chain, is_tolerated) in [("KUBE-FIREWALL", true), ("KUBE-FORWARD", false)] {
+            lines.push(format!("-A {chain} -m mark --mark 0x8000/0x8000 -j DROP"));
+            let has_rules = has_desired_rules(Table::Filter, &lines.join("\n"), &options);
+            assert_eq!(has_rules, is_tolerated, "{chain}");
+        }
     }
 }

@@ -4,10 +4,9 @@ use super::*;
 use crate::model::{Service, ServicePort, ServiceState};
 use crate::net::IpFamily;
 
-/// One Service, `ns1/svc1`, with the port `p80` and an endpoint.
-struct One(ServiceName, ServiceState);
-
-fn one() -> One {
+/// Checks a line with one Service, `ns1/svc1`, which has the port `p80` and an endpoint.
+#[track_caller]
+fn check(line: &str, is_of_service: bool) {
     let name = ServiceName::new("ns1", "svc1");
     let port = ServicePort::tcp("p80", 80);
     let service = Service::plain([10, 96, 0, 1].into(), Box::new([port]));
@@ -17,12 +16,7 @@ fn one() -> One {
         slices: vec![(crate::model::SliceName::new("ns1", "svc1-1"), slice.into())],
         ..ServiceState::default()
     };
-    One(name, state)
-}
-
-#[track_caller]
-fn check(line: &str, is_of_service: bool) {
-    let (options, One(name, state)) = (Options::defaults(IpFamily::V4), one());
+    let options = Options::defaults(IpFamily::V4);
     let mut rules = ServiceRules::default();
     service::render(&mut rules, &name, &state, &options, Comments::Everywhere);
     let recorded = AppliedService::rendered(&rules);
@@ -40,18 +34,13 @@ fn rules_name_their_service_port_in_a_comment() {
     ] {
         check(line, true);
     }
-    check(
+    for line in [
         r#"-A KUBE-SERVICES -m comment --comment "ns1/other:p80 cluster IP""#,
-        false,
-    );
-    check(
         r#"-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports""#,
-        false,
-    );
-    check(
         "-A KUBE-A -m comment --comment ns1/other -d ns1/svc1",
-        false,
-    );
+    ] {
+        check(line, false);
+    }
 }
 
 #[test]
@@ -59,10 +48,8 @@ fn lines_without_a_comment_are_recognized_by_their_chain() {
     let chain = "KUBE-SVC-XPGD46QRK7WJZT7O";
     check(&format!(":{chain} - [0:0]"), true);
     check(&format!("-A {chain} -j KUBE-SEP-AAAAAAAAAAAAAAAA"), true);
-    check(
-        &format!("-I KUBE-SERVICES -d 10.96.0.1/32 -j {chain}\n"),
-        true,
-    );
+    let jump = format!("-I KUBE-SERVICES -d 10.96.0.1/32 -j {chain}\n");
+    check(&jump, true);
     check(":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]", false);
     check(":KUBE-SERVICES - [0:0]", false);
     check("COMMIT", false);

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use crate::model::{Node, Topology};
+use crate::model::Node;
 use crate::net::{IpFamily, IpNet, parse_ip};
 use crate::render::{LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings};
 
@@ -58,10 +58,9 @@ fn within(family: IpFamily, items: Vec<NodePortAddressItem>) -> RenderSettings {
 
 fn node(addresses: &[&str], pod_cidrs: &[&str]) -> Node {
     Node {
-        topology: Topology::default(),
         addresses: ips(addresses),
         pod_cidrs: nets(pod_cidrs),
-        is_leaving: false,
+        ..Node::default()
     }
 }
 

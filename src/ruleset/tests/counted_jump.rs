@@ -16,11 +16,9 @@ const SVC: &str = "KUBE-SVC-AAAAAAAAAAAAAAAA";
 
 #[test]
 fn both_programs_print_the_same_counter() {
-    let (saved, listed) = (
-        saved("KUBE-SERVICES", "12", SVC),
-        listed("KUBE-SERVICES", "12", SVC),
-    );
-    let (saved, listed) = (CountedJump::parse(&saved), CountedJump::parse(&listed));
+    let one = saved("KUBE-SERVICES", "12", SVC);
+    let other = listed("KUBE-SERVICES", "12", SVC);
+    let (saved, listed) = (CountedJump::parse(&one), CountedJump::parse(&other));
     let jump = saved.expect("a jump");
     assert_eq!(saved, listed);
     assert_eq!((jump.connections, &*jump.target.name()), (12, SVC));
@@ -34,10 +32,8 @@ fn the_key_of_a_rule_does_not_depend_on_its_counter() {
     let one = key(&saved("KUBE-SERVICES", "12", SVC));
     assert_eq!(one, key(&listed("KUBE-SERVICES", "13", SVC)));
     assert_ne!(one, key(&saved("KUBE-SVC-10.96.0.0/15", "12", SVC)));
-    assert_ne!(
-        one,
-        key(&saved("KUBE-SERVICES", "12", "KUBE-EXT-AAAAAAAAAAAAAAAA"))
-    );
+    let other = saved("KUBE-SERVICES", "12", "KUBE-EXT-AAAAAAAAAAAAAAAA");
+    assert_ne!(one, key(&other));
 }
 
 #[test]

@@ -13,8 +13,7 @@ use crate::ruleset::{DispatchChain, DispatchDestination};
 pub(super) const NAMESPACE: &str = "namespace";
 
 /// As long as Kubernetes allows for a namespace or a Service.
-pub(super) const LONGEST_NAME: &str =
-    "a-name-of-63-characters-is-the-longest-that-kubernetes-allows--";
+pub(super) const LONGEST: &str = "a-name-of-63-characters-is-the-longest-that-kubernetes-allows--";
 
 /// Tree of Services, most with one rule, and the texts of their rules.
 pub(super) struct Scene {
@@ -125,7 +124,7 @@ impl Scene {
             other @ DispatchDestination::Port(..) => panic!("{other:?}"),
         };
         let mut name = format!("{kind}-{ip}");
-        if self.namespace == LONGEST_NAME {
+        if self.namespace == LONGEST {
             name = format!("{name:-<63}");
         }
         (ServiceName::new(self.namespace, &name), ip)
