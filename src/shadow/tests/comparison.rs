@@ -77,14 +77,17 @@ fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
 }
 
 #[test]
-fn each_late_difference_is_new_once() {
+fn each_difference_is_late_after_a_minute_and_new_once() {
     let (tables, start) = (live(&[]), start());
     let mut comparison = observed(&tables, start);
-    let at = start.instant + LATE_AFTER;
-    let first = comparison.late(&tables, at);
+    let mut late = |seconds| {
+        let at = start.instant + Duration::from_secs(seconds);
+        comparison.late(&tables, at)
+    };
+    assert_eq!(late(59).all, []);
+    let (first, second) = (late(60), late(60));
     assert!(!first.new.is_empty());
     assert_eq!(first.new, first.all);
-    let second = comparison.late(&tables, at);
     assert!(second.new.is_empty());
     assert_eq!(second.all, first.all);
 }
@@ -139,20 +142,9 @@ fn versions_of_all_services_that_wait_have_a_limit() {
         comparison.waiting_digests
     };
     let most = (0..90).flat_map(|round| (0..20).map(move |service| (service, round)));
-    let most = most
-        .map(|(service, round)| change(service, round))
-        .max()
-        .unwrap();
+    let digests = most.map(|(service, round)| change(service, round));
+    let most = digests.max().unwrap();
     // One version more, and one of each Service.
     assert!(most <= MOST_WAITING_DIGESTS + 21 * 1001, "{most}");
     assert!(comparison.unmeasured > 0);
-}
-
-#[test]
-fn differences_are_late_after_a_minute() {
-    let (tables, start) = (live(&[]), start());
-    let mut comparison = observed(&tables, start);
-    let at = |seconds| start.instant + Duration::from_secs(seconds);
-    assert_eq!(comparison.late(&tables, at(59)).all, []);
-    assert_ne!(comparison.late(&tables, at(60)).all, []);
 }

@@ -1,6 +1,7 @@
 //! Effects on the traffic of a service port that the recorded reviews in `tests/golden/diff` do not
 //! have.
 
+use super::policy::rejected;
 use super::{check, output, with};
 
 const HALF: &str = "0.50000000000";
@@ -22,27 +23,7 @@ shop/web:http/tcp changes (IPv4)
 
 #[test]
 fn removing_the_last_endpoint_rejects_traffic() {
-    let desired = with(&[
-        (
-            ":KUBE-FORWARD",
-            ":KUBE-EXTERNAL-SERVICES - [0:0]\n:KUBE-FORWARD",
-        ),
-        (
-            "-A KUBE-SERVICES -d 10.96.0.9/32",
-            "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http has no endpoints\" -m tcp --dport 80 -j REJECT\n\
-             -A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment \"shop/web:http has no endpoints\" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j REJECT\n\
-             -A KUBE-SERVICES -d 10.96.0.9/32",
-        ),
-        (
-            "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" -m tcp --dport 80 -j KUBE-SVC-WEB\n",
-            "",
-        ),
-        (
-            "-A KUBE-NODEPORTS -p tcp -m comment --comment \"shop/web:http\" -m tcp --dport 30080 -j KUBE-EXT-WEB\n",
-            "",
-        ),
-    ]);
-    let text = output(&with(&[]), &desired);
+    let text = output(&with(&[]), &rejected());
     let expected = "\
 shop/web:http/tcp changes (IPv4)
   *:30080/tcp: now rejected: no endpoints
@@ -50,7 +31,7 @@ shop/web:http/tcp changes (IPv4)
   10.96.0.10:80/tcp, *:30080/tcp: 2 -> 0 endpoints, -10.4.0.1:8080, -10.4.0.2:8080
 ";
     assert!(text.starts_with(expected), "{text}");
-    let back = output(&desired, &with(&[]));
+    let back = output(&rejected(), &with(&[]));
     assert!(back.contains("  *:30080/tcp: now served\n"), "{back}");
 }
 

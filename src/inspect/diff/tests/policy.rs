@@ -28,7 +28,7 @@ fn removed() -> RuleSet {
     with(&FRONTENDS.map(|rule| (rule, "")))
 }
 
-fn rejected() -> RuleSet {
+pub(super) fn rejected() -> RuleSet {
     let first = "-A KUBE-SERVICES -d 10.96.0.9/32";
     let rejected = format!("{REJECTED}{first}");
     let chain = ":KUBE-EXTERNAL-SERVICES - [0:0]\n:KUBE-FORWARD";
@@ -46,9 +46,8 @@ fn check(live: &RuleSet, desired: &RuleSet, expected: &str, policy: &str) {
         &ManifestFacts::default(),
     );
     let effects = document["servicePorts"][0]["effects"].as_array().unwrap();
-    let of_node_port = effects
-        .iter()
-        .find(|effect| effect["kind"] == "endpoints" && effect["entrances"][0]["port"] == 30080);
+    let mut of_endpoints = effects.iter().filter(|one| one["kind"] == "endpoints");
+    let of_node_port = of_endpoints.find(|one| one["entrances"][0]["port"] == 30080);
     assert_eq!(of_node_port.unwrap()["policy"], policy, "{document:#}");
 }
 
