@@ -54,40 +54,25 @@ impl Row {
     }
 }
 
-const fn row(flag: &'static str, value: &'static str, shown: Shown) -> Row {
-    Row {
-        flag,
-        value,
-        beside: &[],
-        shown,
-    }
+/// Makes rows: a flag, its value, what it takes besides, and what shows it.
+macro_rules! rows {
+    ($($flag:literal = $value:literal $(beside $($beside:ident)+)?: $shown:expr;)*) => {
+        &[$(Row {
+            flag: $flag,
+            value: $value,
+            beside: &[$($($beside),+)?],
+            shown: $shown,
+        }),*]
+    };
 }
 
-const fn row_beside(
-    beside: &'static [&'static str],
-    flag: &'static str,
-    value: &'static str,
-    shown: Shown,
-) -> Row {
-    Row {
-        flag,
-        value,
-        beside,
-        shown,
-    }
-}
-
-const ALPHA: &[&str] = &["--feature-gates=LoggingAlphaOptions=true"];
-const BRIDGE: &[&str] = &[
-    "--detect-local-mode=BridgeInterface",
-    "--pod-bridge-interface=cbr9",
-];
-const PREFIX: &[&str] = &[
-    "--detect-local-mode=InterfaceNamePrefix",
-    "--pod-interface-name-prefix=eth",
-];
-const CHECK: &[&str] = &["--check-config"];
-const MANIFESTS: &[&str] = &["--manifests=/x"];
+const ALPHA: &str = "--feature-gates=LoggingAlphaOptions=true";
+const OF_BRIDGE: &str = "--detect-local-mode=BridgeInterface";
+const CBR9: &str = "--pod-bridge-interface=cbr9";
+const OF_PREFIX: &str = "--detect-local-mode=InterfaceNamePrefix";
+const ETH: &str = "--pod-interface-name-prefix=eth";
+const CHECK: &str = "--check-config";
+const MANIFESTS: &str = "--manifests=/x";
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
 const ESTABLISHED: &str = "netfilter/nf_conntrack_tcp_timeout_established";
@@ -118,254 +103,92 @@ fn shape(config: &Config) -> String {
     format!("{:?}", config.partial_restore)
 }
 
+fn trees(config: &Config) -> String {
+    let fixed = &config.rules.render_settings.v4.fixed;
+    format!("{:?}", fixed.tree_thresholds)
+}
+
 /// How long a failure may last in all that it is for.
 fn periods(config: &Config) -> String {
     format!("{:?} {:?}", config.sync_period, config.pacer.longest_retry)
 }
 
 /// All of them.
-pub const TABLE: &[Row] = &[
-    row("bind-address", "10.201.0.9", NoRule("-s 203.0.113.10 -j")),
-    row(
-        "bind-address-hard-fail",
-        "true",
-        Test(
-            "health_checks/events.rs",
-            "a_process_that_must_end_says_why",
-        ),
-    ),
-    row("check-config", "true", Scene(answers::checks)),
-    row(
-        "cleanup",
-        "true",
-        Test("cleanup.rs", "kube_proxy_would_leave_the_same"),
-    ),
-    row(
-        "cluster-cidr",
-        "10.4.1.7/14",
-        Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ"),
-    ),
-    row("config", "", Scene(answers::file_counts)),
-    row("config-sync-period", "1h", Nothing),
-    row("conntrack-max-per-core", "200000", Wanted(MAX, 400_000)),
-    row("conntrack-min", "500000", Wanted(MAX, 500_000)),
-    row("conntrack-tcp-be-liberal", "true", Setting(LIBERAL, "1")),
-    row(
-        "conntrack-tcp-timeout-close-wait",
-        "7s",
-        Setting(CLOSE_WAIT, "7"),
-    ),
-    row(
-        "conntrack-tcp-timeout-established",
-        "8s",
-        Setting(ESTABLISHED, "8"),
-    ),
-    row("conntrack-udp-timeout", "9s", Setting(UDP, "9")),
-    row(
-        "conntrack-udp-timeout-stream",
-        "11s",
-        Setting(UDP_STREAM, "11"),
-    ),
-    row(
-        "detect-local-mode",
-        "NodeCIDR",
-        Rule("! -s 10.4.1.0/24 -j KUBE-MARK-MASQ"),
-    ),
-    row("dry-run", "", Scene(machine::touches_nothing)),
-    row(
-        "shadow",
-        "",
-        Test(
-            "shadow.rs",
-            "a_shadow_measures_and_names_what_a_kube_proxy_does",
-        ),
-    ),
-    row(
-        "feature-gates",
-        "AllowServiceExternalIPs=false",
-        NoRule("default/web external IP"),
-    ),
-    row(
-        "healthz-bind-address",
-        "127.0.0.1:1234",
-        Scene(machine::listens),
-    ),
-    row("healthz-port", "1234", Deprecated("--healthz-bind-address")),
-    row(
-        "help",
-        "",
-        Test("habits.rs", "every_command_has_examples_and_a_manual_page"),
-    ),
-    row(
-        "hostname-override",
-        "node2",
-        Rule("--to-destination 10.4.2.12:8080"),
-    ),
-    row(
-        "init-only",
-        "true",
-        Test(
-            "setup.rs",
-            "a_daemon_needs_few_privileges_once_all_is_set_up",
-        ),
-    ),
-    row(
-        "iptables-backend",
-        "legacy",
-        Scene(machine::takes_other_programs),
-    ),
-    row(
-        "iptables-localhost-nodeports",
-        "false",
-        Rule("! -d 127.0.0.0/8 -j KUBE-NODEPORTS"),
-    ),
-    row("iptables-masquerade-bit", "3", Rule("--or-mark 0x00000008")),
-    row("iptables-min-sync-period", "7s", Told(gap, "Fixed(7s)")),
-    row("iptables-sync-period", "7s", Told(periods, "7s 7s")),
-    row("ipvs-exclude-cidrs", "10.0.0.0/8", Nothing),
-    row("ipvs-min-sync-period", "2s", Nothing),
-    row("ipvs-scheduler", "rr", Nothing),
-    row("ipvs-strict-arp", "true", Nothing),
-    row("ipvs-sync-period", "2s", Nothing),
-    row("ipvs-tcp-timeout", "2s", Nothing),
-    row("ipvs-tcpfin-timeout", "2s", Nothing),
-    row("ipvs-udp-timeout", "2s", Nothing),
-    row("kube-api-burst", "20", Told(rate, "5 a second, 20 at once")),
-    row(
-        "kube-api-content-type",
-        "application/json",
-        Test(
-            "bytes.rs",
-            "protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json",
-        ),
-    ),
-    row("kube-api-qps", "20", Told(rate, "20 a second, 10 at once")),
-    row(
-        "kubeconfig",
-        "",
-        Test("drop_in.rs", "clusters_need_another_image_only"),
-    ),
-    row_beside(MANIFESTS, "lenient", "", Told(validation, "Lenient")),
-    row("log-flush-frequency", "1s", Nothing),
-    row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),
-    row_beside(ALPHA, "log-json-split-stream", "true", Nothing),
-    row(
-        "log-style",
-        "klog",
-        Told(|config| format!("{:?}", config.log_style), "Klog"),
-    ),
-    row_beside(ALPHA, "log-text-info-buffer-size", "64Ki", Nothing),
-    row_beside(ALPHA, "log-text-split-stream", "true", Nothing),
-    row(
-        "logging-format",
-        "json",
-        Test("log_formats.rs", "every_line_is_json_if_that_is_the_format"),
-    ),
-    row(
-        "manifests",
-        "",
-        Test(
-            "config_file.rs",
-            "a_file_that_says_the_same_or_nothing_ends_no_daemon",
-        ),
-    ),
-    row(
-        "masquerade-all",
-        "true",
-        Rule("10.96.0.10 --dport 80 -j KUBE-MARK-MASQ"),
-    ),
-    row("master", "", Scene(asked::at_an_address)),
-    row(
-        "metrics-bind-address",
-        "127.0.0.1:1234",
-        Scene(machine::listens),
-    ),
-    row(
-        "metrics-bind-address-override",
-        "127.0.0.1:1234",
-        Scene(machine::listens),
-    ),
-    row("metrics-port", "1234", Deprecated("--metrics-bind-address")),
-    row(
-        "nodeport-addresses",
-        "127.0.0.0/8",
-        Rule(" -d 127.0.0.1 -j KUBE-NODEPORTS"),
-    ),
-    row(
-        "oom-score-adj",
-        "7",
-        Test("setup.rs", "a_daemon_asks_not_to_be_killed_for_memory"),
-    ),
-    row("partial-restore", "kep-3453", Told(shape, "Kep3453")),
-    row_beside(BRIDGE, "pod-bridge-interface", "cbr0", Rule("! -i cbr0 -j")),
-    row_beside(
-        PREFIX,
-        "pod-interface-name-prefix",
-        "veth",
-        Rule("! -i veth+ -j"),
-    ),
-    row(
-        "profiling",
-        "true",
-        Test("pages.rs", "the_log_level_is_changed_while_running"),
-    ),
-    row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
-    row(
-        "service-dispatch",
-        "tree",
-        Told(
-            |config| {
-                format!(
-                    "{:?}",
-                    config.rules.render_settings.v4.fixed.tree_thresholds
-                )
-            },
-            "TreeThresholds { nat: Some(12), filter: Some(1000) }",
-        ),
-    ),
-    row(
-        "service-metrics",
-        "true",
-        Told(|config| format!("{:?}", config.has_service_metrics), "true"),
-    ),
-    row("show-hidden-metrics-for-version", "1.36", Nothing),
-    row(
-        "state-dir",
-        "/run/x",
-        Told(
-            |config| format!("{:?}", config.state_dir),
-            "Some(\"/run/x\")",
-        ),
-    ),
-    row("status-page", "false", Scene(machine::serves_no_html)),
-    row_beside(CHECK, "strict", "", Scene(answers::checks_strictly)),
-    row(
-        "sync-cpu-budget",
-        "7",
-        Told(gap, "Budget(Some(CpuBudget(7)))"),
-    ),
-    row(
-        "v",
-        "1",
-        Test("cli.rs", "flags_are_told_from_verbosity_1_on"),
-    ),
-    row(
-        "verify-interval",
-        "7s",
-        Told(|config| format!("{:?}", config.verify_interval), "Some(7s)"),
-    ),
-    row(
-        "version",
-        "",
-        Test("cli.rs", "the_version_is_told_and_not_another"),
-    ),
-    row("vmodule", "proxier=4", Nothing),
-    row(
-        "write-config-to",
-        "",
-        Test(
-            "cli.rs",
-            "a_written_configuration_is_written_the_same_again",
-        ),
-    ),
-];
+pub const TABLE: &[Row] = rows! {
+    "bind-address" = "10.201.0.9": NoRule("-s 203.0.113.10 -j");
+    "bind-address-hard-fail" = "true":
+        Test("health_checks/events.rs", "a_process_that_must_end_says_why");
+    "check-config" = "true": Scene(answers::checks);
+    "cleanup" = "true": Test("cleanup.rs", "kube_proxy_would_leave_the_same");
+    "cluster-cidr" = "10.4.1.7/14": Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ");
+    "config" = "": Scene(answers::file_counts);
+    "config-sync-period" = "1h": Nothing;
+    "conntrack-max-per-core" = "200000": Wanted(MAX, 400_000);
+    "conntrack-min" = "500000": Wanted(MAX, 500_000);
+    "conntrack-tcp-be-liberal" = "true": Setting(LIBERAL, "1");
+    "conntrack-tcp-timeout-close-wait" = "7s": Setting(CLOSE_WAIT, "7");
+    "conntrack-tcp-timeout-established" = "8s": Setting(ESTABLISHED, "8");
+    "conntrack-udp-timeout" = "9s": Setting(UDP, "9");
+    "conntrack-udp-timeout-stream" = "11s": Setting(UDP_STREAM, "11");
+    "detect-local-mode" = "NodeCIDR": Rule("! -s 10.4.1.0/24 -j KUBE-MARK-MASQ");
+    "dry-run" = "": Scene(machine::touches_nothing);
+    "shadow" = "": Test("shadow.rs", "a_shadow_measures_and_names_what_a_kube_proxy_does");
+    "feature-gates" = "AllowServiceExternalIPs=false": NoRule("default/web external IP");
+    "healthz-bind-address" = "127.0.0.1:1234": Scene(machine::listens);
+    "healthz-port" = "1234": Deprecated("--healthz-bind-address");
+    "help" = "": Test("habits.rs", "every_command_has_examples_and_a_manual_page");
+    "hostname-override" = "node2": Rule("--to-destination 10.4.2.12:8080");
+    "init-only" = "true": Test("setup.rs", "a_daemon_needs_few_privileges_once_all_is_set_up");
+    "iptables-backend" = "legacy": Scene(machine::takes_other_programs);
+    "iptables-localhost-nodeports" = "false": Rule("! -d 127.0.0.0/8 -j KUBE-NODEPORTS");
+    "iptables-masquerade-bit" = "3": Rule("--or-mark 0x00000008");
+    "iptables-min-sync-period" = "7s": Told(gap, "Fixed(7s)");
+    "iptables-sync-period" = "7s": Told(periods, "7s 7s");
+    "ipvs-exclude-cidrs" = "10.0.0.0/8": Nothing;
+    "ipvs-min-sync-period" = "2s": Nothing;
+    "ipvs-scheduler" = "rr": Nothing;
+    "ipvs-strict-arp" = "true": Nothing;
+    "ipvs-sync-period" = "2s": Nothing;
+    "ipvs-tcp-timeout" = "2s": Nothing;
+    "ipvs-tcpfin-timeout" = "2s": Nothing;
+    "ipvs-udp-timeout" = "2s": Nothing;
+    "kube-api-burst" = "20": Told(rate, "5 a second, 20 at once");
+    "kube-api-content-type" = "application/json":
+        Test("bytes.rs", "protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json");
+    "kube-api-qps" = "20": Told(rate, "20 a second, 10 at once");
+    "kubeconfig" = "": Test("drop_in.rs", "clusters_need_another_image_only");
+    "lenient" = "" beside MANIFESTS: Told(validation, "Lenient");
+    "log-flush-frequency" = "1s": Nothing;
+    "log-json-info-buffer-size" = "64Ki" beside ALPHA: Nothing;
+    "log-json-split-stream" = "true" beside ALPHA: Nothing;
+    "log-style" = "klog": Told(|config| format!("{:?}", config.log_style), "Klog");
+    "log-text-info-buffer-size" = "64Ki" beside ALPHA: Nothing;
+    "log-text-split-stream" = "true" beside ALPHA: Nothing;
+    "logging-format" = "json": Test("log_formats.rs", "every_line_is_json_if_that_is_the_format");
+    "manifests" = "": Test("config_file.rs", "a_file_that_says_the_same_or_nothing_ends_no_daemon");
+    "masquerade-all" = "true": Rule("10.96.0.10 --dport 80 -j KUBE-MARK-MASQ");
+    "master" = "": Scene(asked::at_an_address);
+    "metrics-bind-address" = "127.0.0.1:1234": Scene(machine::listens);
+    "metrics-bind-address-override" = "127.0.0.1:1234": Scene(machine::listens);
+    "metrics-port" = "1234": Deprecated("--metrics-bind-address");
+    "nodeport-addresses" = "127.0.0.0/8": Rule(" -d 127.0.0.1 -j KUBE-NODEPORTS");
+    "oom-score-adj" = "7": Test("setup.rs", "a_daemon_asks_not_to_be_killed_for_memory");
+    "partial-restore" = "kep-3453": Told(shape, "Kep3453");
+    "pod-bridge-interface" = "cbr0" beside OF_BRIDGE CBR9: Rule("! -i cbr0 -j");
+    "pod-interface-name-prefix" = "veth" beside OF_PREFIX ETH: Rule("! -i veth+ -j");
+    "profiling" = "true": Test("pages.rs", "the_log_level_is_changed_while_running");
+    "proxy-mode" = "ipvs": Scene(answers::refuses_modes);
+    "service-dispatch" = "tree":
+        Told(trees, "TreeThresholds { nat: Some(12), filter: Some(1000) }");
+    "service-metrics" = "true": Told(|config| format!("{:?}", config.has_service_metrics), "true");
+    "show-hidden-metrics-for-version" = "1.36": Nothing;
+    "state-dir" = "/run/x": Told(|config| format!("{:?}", config.state_dir), "Some(\"/run/x\")");
+    "status-page" = "false": Scene(machine::serves_no_html);
+    "strict" = "" beside CHECK: Scene(answers::checks_strictly);
+    "sync-cpu-budget" = "7": Told(gap, "Budget(Some(CpuBudget(7)))");
+    "v" = "1": Test("cli.rs", "flags_are_told_from_verbosity_1_on");
+    "verify-interval" = "7s": Told(|config| format!("{:?}", config.verify_interval), "Some(7s)");
+    "version" = "": Test("cli.rs", "the_version_is_told_and_not_another");
+    "vmodule" = "proxier=4": Nothing;
+    "write-config-to" = "": Test("cli.rs", "a_written_configuration_is_written_the_same_again");
+};
