@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Feature;
 use super::objects::*;
+use super::{Feature, steps};
 use crate::conformance::stage::Op;
 
 /// All of them.
@@ -27,34 +27,23 @@ fn ending() -> Value {
 }
 
 fn conditions() -> Feature {
-    Feature::new("conditions")
-        .seen("none means ready", [web(json!({})), alone(json!({}))])
-        .seen("not ready", [alone(json!({"ready": false}))])
-        .seen(
-            "terminating and serving: better than nothing",
-            [alone(ending())],
-        )
-        .seen(
-            "terminating and not serving",
-            [alone(
-                json!({"ready": false, "serving": false, "terminating": true}),
-            )],
-        )
-        .seen(
-            "ready wins over terminating",
-            [alone(json!({"ready": true, "terminating": true}))],
-        )
-        .seen("another is ready", [one(ending())])
+    steps! { "conditions":
+        seen "none means ready": web(json!({})), alone(json!({}));
+        seen "not ready": alone(json!({"ready": false}));
+        seen "terminating and serving: better than nothing": alone(ending());
+        seen "terminating and not serving":
+            alone(json!({"ready": false, "serving": false, "terminating": true}));
+        seen "ready wins over terminating": alone(json!({"ready": true, "terminating": true}));
+        seen "another is ready": one(ending());
+    }
 }
 
 fn conditions_under_policy_local() -> Feature {
     let external = || web(json!({"type": "NodePort", "externalTrafficPolicy": "Local"}));
-    Feature::new("conditions under policy Local")
-        .seen("ready", [external(), one(json!({"ready": true}))])
-        .seen("terminating here, ready elsewhere", [one(ending())])
-        .seen(
-            "gone here, ready elsewhere",
-            [one(json!({"ready": false, "serving": false}))],
-        )
-        .seen("terminating here, no other", [alone(ending())])
+    steps! { "conditions under policy Local":
+        seen "ready": external(), one(json!({"ready": true}));
+        seen "terminating here, ready elsewhere": one(ending());
+        seen "gone here, ready elsewhere": one(json!({"ready": false, "serving": false}));
+        seen "terminating here, no other": alone(ending());
+    }
 }

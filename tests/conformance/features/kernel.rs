@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::Feature;
 use super::objects::{endpoints, ready, remote, with_ingress};
+use super::{Feature, steps};
 use crate::conformance::stage::Op;
 
 /// All of them.
@@ -13,19 +13,12 @@ pub(super) fn all() -> Vec<Feature> {
         "loadBalancerSourceRanges": ["10.0.0.0/8"],
     });
     let both = [ready("10.4.1.1"), remote("10.4.2.1")];
-    vec![
-        Feature::new("a flushed kernel and new programs")
-            .seen(
-                "a Service of every kind",
-                [endpoints(&both), with_ingress(balanced)],
-            )
-            .unseen("all tables are flushed", [Op::Flush])
-            .unseen(
-                "both programs start anew",
-                [Op::RestartUpstream, Op::RestartOurs],
-            )
-            .unseen("each takes over from the other", [Op::Exchange])
-            .seen("and goes on from there", [endpoints(&both[..1])])
-            .unseen("and back", [Op::Exchange]),
-    ]
+    vec![steps! { "a flushed kernel and new programs":
+        seen "a Service of every kind": endpoints(&both), with_ingress(balanced);
+        unseen "all tables are flushed": Op::Flush;
+        unseen "both programs start anew": Op::RestartUpstream, Op::RestartOurs;
+        unseen "each takes over from the other": Op::Exchange;
+        seen "and goes on from there": endpoints(&both[..1]);
+        unseen "and back": Op::Exchange;
+    }]
 }

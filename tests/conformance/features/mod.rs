@@ -94,6 +94,17 @@ impl Feature {
     }
 }
 
+/// Makes a feature: its name and steps, with what is seen of each and the operations. The rules of
+/// older releases may differ after a step.
+macro_rules! steps {
+    ($name:literal: $(
+        $sight:ident $step:literal $(differs $difference:ident)?: $($op:expr),+;
+    )+) => {
+        Feature::new($name)$(.$sight($step, [$($op),+])$(.differs(&$difference))?)+
+    };
+}
+pub(crate) use steps;
+
 /// All of them.
 pub fn features() -> Vec<Feature> {
     [

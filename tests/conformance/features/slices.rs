@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::Feature;
 use super::objects::*;
+use super::{Feature, steps};
 use crate::conformance::releases::{DUPLICATE_ENDPOINT, SELECTOR_LABELS};
 
 /// All of them.
@@ -18,61 +18,33 @@ pub(super) fn all() -> Vec<Feature> {
 
 fn order() -> Feature {
     let web = || web(json!({}));
-    Feature::new("order")
-        .seen(
-            "by the text of the address",
-            [
-                endpoints(&[ready("10.4.1.5"), ready("10.4.1.10"), ready("10.4.1.100")]),
-                web(),
-            ],
-        )
-        .unseen(
-            "whatever order the slice has",
-            [endpoints(&[
-                ready("10.4.1.100"),
-                ready("10.4.1.10"),
-                ready("10.4.1.5"),
-            ])],
-        )
+    steps! { "order":
+        seen "by the text of the address":
+            endpoints(&[ready("10.4.1.5"), ready("10.4.1.10"), ready("10.4.1.100")]), web();
+        unseen "whatever order the slice has":
+            endpoints(&[ready("10.4.1.100"), ready("10.4.1.10"), ready("10.4.1.5")]);
+    }
 }
 
 fn several_slices() -> Feature {
     let web = || web(json!({}));
-    Feature::new("several slices")
-        .unseen(
-            "slices first",
-            [
-                endpoints(&[ready("10.4.1.1")]),
-                more_endpoints(&[ready("10.4.1.2")]),
-            ],
-        )
-        .seen("then the Service", [web()])
-        .unseen(
-            "an endpoint in both",
-            [more_endpoints(&[ready("10.4.1.2"), ready("10.4.1.1")])],
-        )
-        .unseen(
-            "it terminates in one of them",
-            [more_endpoints(&[
+    steps! { "several slices":
+        unseen "slices first":
+            endpoints(&[ready("10.4.1.1")]), more_endpoints(&[ready("10.4.1.2")]);
+        seen "then the Service": web();
+        unseen "an endpoint in both": more_endpoints(&[ready("10.4.1.2"), ready("10.4.1.1")]);
+        unseen "it terminates in one of them" differs DUPLICATE_ENDPOINT:
+            more_endpoints(&[
                 ready("10.4.1.2"),
                 conditions_of(
                     "10.4.1.1",
                     json!({"ready": false, "serving": true, "terminating": true}),
                 ),
-            ])],
-        )
-        .differs(&DUPLICATE_ENDPOINT)
-        .seen(
-            "the other one goes",
-            [delete(slice("web-1", "web", "IPv4", &[]))],
-        )
-        .seen(
-            "an endpoint moves to another slice",
-            [
-                endpoints(&[ready("10.4.1.1")]),
-                more_endpoints(&[ready("10.4.1.2")]),
-            ],
-        )
+            ]);
+        seen "the other one goes": delete(slice("web-1", "web", "IPv4", &[]));
+        seen "an endpoint moves to another slice":
+            endpoints(&[ready("10.4.1.1")]), more_endpoints(&[ready("10.4.1.2")]);
+    }
 }
 
 fn what_slices_may_hold() -> Feature {
@@ -88,46 +60,30 @@ fn what_slices_may_hold() -> Feature {
         object["endpoints"] = json!([{"addresses": ["web.example"]}]);
         object
     };
-    Feature::new("what slices may hold")
-        .seen("a Service", [web()])
-        .unseen("no Service's slice", [apply(alien())])
-        .unseen("names instead of addresses", [apply(fqdn())])
-        .unseen("no endpoints", [endpoints(&[])])
-        .unseen(
-            "endpoints without ports",
-            [apply(with_ports(one(), json!([])))],
-        )
-        .unseen(
-            "a port without a number",
-            [apply(with_ports(one(), json!([{"name": "http"}])))],
-        )
-        .seen(
-            "two addresses, of which the first counts",
-            [endpoints(&[json!({"addresses": ["10.4.1.1", "10.4.1.2"]})])],
-        )
-        .seen(
-            "a headless Service's label",
-            [apply(labelled(one(), "service.kubernetes.io/headless"))],
-        )
-        .seen(
-            "the label for Services of other proxies says nothing on a slice",
-            [apply(labelled(
-                one(),
-                "service.kubernetes.io/service-proxy-name",
-            ))],
-        )
-        .differs(&SELECTOR_LABELS)
+    steps! { "what slices may hold":
+        seen "a Service": web();
+        unseen "no Service's slice": apply(alien());
+        unseen "names instead of addresses": apply(fqdn());
+        unseen "no endpoints": endpoints(&[]);
+        unseen "endpoints without ports": apply(with_ports(one(), json!([])));
+        unseen "a port without a number": apply(with_ports(one(), json!([{"name": "http"}])));
+        seen "two addresses, of which the first counts":
+            endpoints(&[json!({"addresses": ["10.4.1.1", "10.4.1.2"]})]);
+        seen "a headless Service's label": apply(labelled(one(), "service.kubernetes.io/headless"));
+        seen "the label for Services of other proxies says nothing on a slice"
+            differs SELECTOR_LABELS:
+            apply(labelled(one(), "service.kubernetes.io/service-proxy-name"));
+    }
 }
 
 fn another_port_number_behind_the_same_name() -> Feature {
     let web = || web(json!({}));
-    Feature::new("another port number behind the same name")
-        .seen("80", [web(), endpoints(&[ready("10.4.1.1")])])
-        .seen(
-            "81 in a second slice",
-            [apply(with_ports(
+    steps! { "another port number behind the same name":
+        seen "80": web(), endpoints(&[ready("10.4.1.1")]);
+        seen "81 in a second slice":
+            apply(with_ports(
                 slice("web-2", "web", "IPv4", &[ready("10.4.1.1")]),
                 json!([{"name": "http", "port": 81}]),
-            ))],
-        )
+            ));
+    }
 }
