@@ -175,50 +175,31 @@ const FILES: &[&str] = &[
     "{",
 ];
 
-/// What kube-proxy takes and we refuse, or the other way round, and why.
-const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
-    ("--cluster-cidr=", Taken::No, Taken::Yes), // A default that is typed.
-    ("--nodeport-addresses=10.0.0.0/8,", Taken::No, Taken::Yes), // The same.
-    ("--healthz-bind-address=0.0.0.0", Taken::No, Taken::Yes), // It forgets the port if it writes.
-    ("--metrics-bind-address=off", Taken::No, Taken::Yes), // Its word is none that works.
-    ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
-    ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Not an address to listen on.
-    ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
-    ("--feature-gates=NoSuchGate=true", Taken::No, Taken::Yes), // A warning.
-    (
-        "--feature-gates=TopologyAwareHints=true",
-        Taken::No,
-        Taken::Yes,
-    ), // A warning.
-    ("--feature-gates=AtomicFIFO=false", Taken::No, Taken::Yes), // Others require it.
-    ("--feature-gates=AllAlpha=true", Taken::No, Taken::Yes), // The release before accepts it.
-    (
-        "--feature-gates=HostnameOverride=false",
-        Taken::No,
-        Taken::Yes,
-    ), // The same.
-    (
-        "--feature-gates=GangScheduling=false",
-        Taken::No,
-        Taken::Yes,
-    ), // The same.
-    ("--proxy-mode=ipvs", Taken::Yes, Taken::No), // Not our mode.
-    ("--proxy-mode=nftables", Taken::Yes, Taken::No), // Nor this.
-    ("--cleanup --init-only", Taken::Yes, Taken::No), // One undoes the other.
-    (
-        // No interface has such a name, so that no rule with it is ever taken.
-        "--detect-local-mode=BridgeInterface --pod-bridge-interface=of-sixteen-bytes",
-        Taken::Yes,
-        Taken::No,
-    ),
+/// What kube-proxy refuses and we take, and why.
+const ONLY_OURS: &[&str] = &[
+    "--cluster-cidr=",                         // A default that is typed.
+    "--nodeport-addresses=10.0.0.0/8,",        // The same.
+    "--healthz-bind-address=0.0.0.0",          // It forgets the port if it writes.
+    "--metrics-bind-address=off",              // Its word is none that works.
+    "--iptables-sync-period=500ms",            // The gap is not a second by itself.
+    "--feature-gates=NoSuchGate=true",         // A warning.
+    "--feature-gates=TopologyAwareHints=true", // A warning.
+    "--feature-gates=AtomicFIFO=false",        // Others require it.
+    "--feature-gates=AllAlpha=true",           // The release before accepts it.
+    "--feature-gates=HostnameOverride=false",  // The same.
+    "--feature-gates=GangScheduling=false",    // The same.
 ];
 
-/// Whether a program takes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    Yes,
-    No,
-}
+/// What kube-proxy takes and we refuse, and why.
+const ONLY_THEIRS: &[&str] = &[
+    "--healthz-bind-address=010.0.0.1:1", // Not an address to listen on.
+    "--healthz-port=70000",               // Nor there.
+    "--proxy-mode=ipvs",                  // Not our mode.
+    "--proxy-mode=nftables",              // Nor this.
+    "--cleanup --init-only",              // One undoes the other.
+    // No interface has such a name, so that no rule with it is ever taken.
+    "--detect-local-mode=BridgeInterface --pod-bridge-interface=of-sixteen-bytes",
+];
 
 /// Both programs, and where they write.
 pub struct Both<'a> {
@@ -244,14 +225,13 @@ impl Both<'_> {
 
     /// All that is not.
     pub fn differ(&self) {
-        for (flags, theirs, ours) in NOT_ALIKE {
-            let typed: Vec<&str> = flags.split_whitespace().collect();
-            let taken = |written: Option<Value>| match written {
-                Some(_) => Taken::Yes,
-                None => Taken::No,
-            };
-            assert_eq!(taken(self.theirs(&typed).0), *theirs, "kube-proxy: {flags}");
-            assert_eq!(taken(self.ours(&typed).0), *ours, "{flags}");
+        for (all, is_ours) in [(ONLY_OURS, true), (ONLY_THEIRS, false)] {
+            for flags in all {
+                let typed: Vec<&str> = flags.split_whitespace().collect();
+                let [(theirs, _), (ours, _)] = [self.theirs(&typed), self.ours(&typed)];
+                assert_eq!(theirs.is_some(), !is_ours, "kube-proxy: {flags}");
+                assert_eq!(ours.is_some(), is_ours, "{flags}");
+            }
         }
     }
 
