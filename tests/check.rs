@@ -33,6 +33,14 @@ fn check_with(netns: &Netns, programs: &Path, args: &[&str]) -> Ran {
     Ran::of(command.arg("check").args(args))
 }
 
+/// Runs `check --pre` on the examples, for a backend.
+fn check_examples(netns: &Netns, programs: &Path, backend: Backend) -> Ran {
+    let backend = format!("--iptables-backend={}", backend.name());
+    let examples = "--manifests=deploy/examples";
+    let args = ["--pre", "--proxy-mode=iptables", examples, &backend];
+    check_with(netns, programs, &args)
+}
+
 /// What all programs of both backends print of the rules.
 fn rules(netns: &Netns) -> String {
     let backends = [Backend::Nft, Backend::Legacy];
@@ -56,14 +64,7 @@ fn a_node_that_suits_passes_and_is_not_changed(backend: Backend) {
     shell(&netns, "iptables-nft -A FORWARD -s 192.0.2.9 -j DROP");
     let before = rules(&netns);
     let programs = backend_programs(backend);
-    let backend_flag = format!("--iptables-backend={}", backend.name());
-    let args = [
-        "--pre",
-        "--proxy-mode=iptables",
-        "--manifests=deploy/examples",
-        &backend_flag,
-    ];
-    let output = check_with(&netns, programs.path(), &args);
+    let output = check_examples(&netns, programs.path(), backend);
     let text = &output.stdout;
     assert!(output.is_success(), "{text}");
     assert!(!text.contains("WARN"), "{text}");
@@ -103,22 +104,14 @@ on_both_backends!(Kernel, a_missing_match_is_named_with_what_needs_it);
 
 fn a_missing_match_is_named_with_what_needs_it(backend: Backend) {
     let netns = node();
-    let backend_flag = format!("--iptables-backend={}", backend.name());
-    let args = [
-        "--pre",
-        "--proxy-mode=iptables",
-        "--manifests=deploy/examples",
-        &backend_flag,
-    ];
-
     let programs = without_match(backend, "statistic");
-    let output = check_with(&netns, programs.path(), &args);
+    let output = check_examples(&netns, programs.path(), backend);
     assert!(output.is_success(), "{output:#?}");
     let named = "WARN IPv4: statistic, for Services with several endpoints: ";
     assert!(output.stdout.contains(named), "{output:#?}");
 
     let programs = without_match(backend, "comment");
-    let output = check_with(&netns, programs.path(), &args);
+    let output = check_examples(&netns, programs.path(), backend);
     assert_eq!(output.code, Some(1), "{output:#?}");
     let named = "FAIL IPv6: comment, for all rules: ";
     assert!(output.stdout.contains(named), "{output:#?}");

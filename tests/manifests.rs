@@ -76,8 +76,22 @@ fn run(command: &str, folder: &Path, flags: &[&str]) -> Ran {
     program.arg("--manifests").arg(folder).args(flags);
     if command == "diff" {
         program.arg("--from-manifests").arg(folder);
+    } else if command == "explain" {
+        program.arg("10.96.0.10:80");
     }
     Ran::of(&mut program)
+}
+
+/// Runs a command that reports problems, and returns these. All but `diff` print the Service that
+/// is in order, if there is one.
+#[track_caller]
+fn reported(command: &str, folder: &Path, has_good: bool) -> Vec<String> {
+    let ran = run(command, folder, &[]);
+    assert_eq!(ran.code, Some(2), "{command}: {}", ran.stderr);
+    let (is_printed, is_wanted) = (ran.stdout.contains("good"), has_good && command != "diff");
+    assert_eq!(is_printed, is_wanted, "{command}: {ran:#?}");
+    assert!(has_good || ran.stdout.is_empty(), "{command}: {ran:#?}");
+    errors(folder, &ran.stderr)
 }
 
 /// Lines of errors, without the folder.
@@ -91,14 +105,6 @@ fn errors(folder: &Path, stderr: &str) -> Vec<String> {
 
 const COMMANDS: [&str; 4] = ["diff", "render", "services", "explain"];
 
-/// Flags that a command needs besides.
-fn needed(command: &str) -> &'static [&'static str] {
-    match command {
-        "explain" => &["10.96.0.10:80"],
-        _ => &[],
-    }
-}
-
 #[test]
 fn invalid_objects_are_errors_unless_lenient() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,28 +113,11 @@ fn invalid_objects_are_errors_unless_lenient() {
                ports:\n  - port: eighty\n";
     fs::write(folder.join("a.yaml"), format!("{GOOD}---\n{bad}")).unwrap();
     for command in COMMANDS {
-        let Ran {
-            code,
-            stdout,
-            stderr,
-        } = run(command, folder, needed(command));
-        assert_eq!(code, Some(2), "{command}: {stderr}");
         // Each once, though `diff` reads both sides.
-        assert_eq!(
-            errors(folder, &stderr),
-            [
-                "`a.yaml` line 15: Service `default/bad`: spec.ports[0].port: invalid type: string \
-                 \"eighty\", expected i32",
-            ],
-            "{command}"
-        );
-        assert_eq!(
-            stdout.contains("good"),
-            command != "diff",
-            "{command}: {stdout}"
-        );
-        let lenient = [&["--lenient"], needed(command)].concat();
-        let Ran { code, stderr, .. } = run(command, folder, &lenient);
+        let error = "`a.yaml` line 15: Service `default/bad`: spec.ports[0].port: invalid type: \
+                     string \"eighty\", expected i32";
+        assert_eq!(reported(command, folder, true), [error], "{command}");
+        let Ran { code, stderr, .. } = run(command, folder, &["--lenient"]);
         let errors = errors(folder, &stderr);
         if command == "diff" {
             // An object that cannot be decoded would look like a removed one.
@@ -153,36 +142,16 @@ fn all_unusable_files_are_named_and_others_used() {
     fs::write(folder.join("b.yaml"), GOOD).unwrap();
     fs::write(folder.join("c.yaml"), "a: 1\n b: 2\n").unwrap();
     for command in COMMANDS {
-        let Ran {
-            code,
-            stdout,
-            stderr,
-        } = run(command, folder, needed(command));
-        assert_eq!(code, Some(2), "{command}: {stderr}");
-        let errors = errors(folder, &stderr);
-        assert_eq!(errors.len(), 2, "{command}: {stderr}");
+        let errors = reported(command, folder, true);
+        assert_eq!(errors.len(), 2, "{command}: {errors:#?}");
         assert!(errors[0].starts_with("`a.yaml` line 1: "), "{}", errors[0]);
         assert!(errors[0].contains("Helm template"), "{}", errors[0]);
         assert!(errors[1].starts_with("`c.yaml` line 2: "), "{}", errors[1]);
-        assert_eq!(
-            stdout.contains("good"),
-            command != "diff",
-            "{command}: {stdout}"
-        );
     }
     // Without any other, nothing is printed.
     fs::remove_file(folder.join("b.yaml")).unwrap();
     for command in COMMANDS {
-        let Ran {
-            code,
-            stdout,
-            stderr,
-        } = run(command, folder, needed(command));
-        assert_eq!(
-            (code, stdout.as_str()),
-            (Some(2), ""),
-            "{command}: {stderr}"
-        );
-        assert_eq!(errors(folder, &stderr).len(), 2, "{command}: {stderr}");
+        let errors = reported(command, folder, false);
+        assert_eq!(errors.len(), 2, "{command}: {errors:#?}");
     }
 }

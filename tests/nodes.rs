@@ -80,6 +80,15 @@ impl Scene {
         self.run_as(&self.control.kubeconfig(), Path::new(PROGRAM), args)
     }
 
+    /// Runs a command on all nodes, and prints how long it takes.
+    fn run_timed(&self, args: &[&str]) -> Ran {
+        let started = Instant::now();
+        let ran = self.run(&[args, &["--all-nodes"]].concat());
+        let (command, time) = (args[0], started.elapsed());
+        tell(format_args!("{command} of {NODES} nodes: {time:?}"));
+        ran
+    }
+
     /// Runs a command that must fail with this code, and print these texts on stderr.
     #[track_caller]
     fn fails(&self, code: i32, args: &[&str], texts: &[&str]) {
@@ -464,12 +473,7 @@ fn two_hundred_nodes_are_compared() {
     scene.control.api().apply_all(&objects);
     scene.run_pods(&names);
 
-    let started = Instant::now();
-    let all = scene.run(&["status", "--all-nodes"]);
-    tell(format_args!(
-        "status of {NODES} nodes: {:?}",
-        started.elapsed()
-    ));
+    let all = scene.run_timed(&["status"]);
     assert_eq!(all.code, Some(1), "{all:#?}");
     assert_eq!(
         all.stdout,
@@ -485,23 +489,13 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
     let shown = scene.run_as(&scene.control.kubeconfig(), Path::new("script"), &args);
     check(&shown.stdout, "\r7 of 200 nodes have answered");
     check(&shown.stdout, "\r200 of 200 nodes have answered");
-    let started = Instant::now();
-    let compared = scene.run(&["services", "--all-nodes"]);
-    tell(format_args!(
-        "services of {NODES} nodes: {:?}",
-        started.elapsed()
-    ));
+    let compared = scene.run_timed(&["services"]);
     assert_eq!(compared.code, Some(1), "{compared:#?}");
     assert_eq!(
         compared.stdout,
         "shop/dns:dns/udp: 198 nodes have 2 endpoints; node17, node41 have 1\n"
     );
-    let started = Instant::now();
-    let explained = scene.run(&["explain", "shop/dns:dns", "--all-nodes"]);
-    tell(format_args!(
-        "explain of {NODES} nodes: {:?}",
-        started.elapsed()
-    ));
+    let explained = scene.run_timed(&["explain", "shop/dns:dns"]);
     let said = &explained.stderr;
     assert_eq!(explained.code, Some(1), "{said}");
     assert_eq!(
