@@ -98,6 +98,67 @@ impl Service {
         let ports = slice.ports.iter().filter(is_own).count();
         ports.saturating_mul(slice.endpoints.len())
     }
+
+    /// Returns every frontend that the Service asks for, sorted, each once for a port with its
+    /// lowest rank.
+    pub fn frontends(&self, external_ips: ExternalIps) -> Vec<(PortFrontend, FrontendRank)> {
+        let mut all = Vec::new();
+        for (port_index, port) in (0..=u16::MAX).zip(&self.ports) {
+            let of_port = self.frontends_of(port, external_ips);
+            all.extend(of_port.map(|(frontend, rank)| {
+                let of_port = PortFrontend {
+                    port_index,
+                    frontend,
+                };
+                (of_port, rank)
+            }));
+        }
+        if let Some(number) = self
+            .health_check_node_port
+            .filter(|_| !self.ports.is_empty())
+        {
+            let frontend = Frontend::HealthCheck(number);
+            all.push((
+                PortFrontend {
+                    port_index: 0,
+                    frontend,
+                },
+                FrontendRank::Allocated,
+            ));
+        }
+        all.sort_unstable();
+        all.dedup_by_key(|(frontend, _)| *frontend);
+        all
+    }
+
+    fn frontends_of(
+        &self,
+        port: &ServicePort,
+        external_ips: ExternalIps,
+    ) -> impl Iterator<Item = (Frontend, FrontendRank)> {
+        let external: &[IpAddr] = match external_ips {
+            ExternalIps::Served => &self.external_ips,
+            ExternalIps::Ignored => &[],
+        };
+        let (number, protocol) = (port.port, port.protocol);
+        let addresses = [
+            (
+                std::slice::from_ref(&self.cluster_ip),
+                FrontendRank::Allocated,
+            ),
+            (&self.load_balancer_ips, FrontendRank::LoadBalancer),
+            (external, FrontendRank::External),
+        ];
+        let addresses = addresses.into_iter().flat_map(move |(ips, rank)| {
+            ips.iter()
+                .map(move |ip| (Frontend::Address(*ip, number, protocol), rank))
+        });
+        let node_port = port.node_port.map(|number| {
+            let frontend = Frontend::NodePort(number, protocol);
+            (frontend, FrontendRank::Allocated)
+        });
+        addresses.chain(node_port)
+    }
 }
 
 /// Endpoints of one Service in one family. A Service may have several slices.
@@ -551,69 +612,6 @@ impl Frontend {
             Self::Address(.., protocol) | Self::NodePort(_, protocol) => protocol,
             Self::HealthCheck(_) => Protocol::Tcp,
         }
-    }
-}
-
-impl Service {
-    /// Returns every frontend that the Service asks for, sorted, each once for a port with its
-    /// lowest rank.
-    pub fn frontends(&self, external_ips: ExternalIps) -> Vec<(PortFrontend, FrontendRank)> {
-        let mut all = Vec::new();
-        for (port_index, port) in (0..=u16::MAX).zip(&self.ports) {
-            let of_port = self.frontends_of(port, external_ips);
-            all.extend(of_port.map(|(frontend, rank)| {
-                let of_port = PortFrontend {
-                    port_index,
-                    frontend,
-                };
-                (of_port, rank)
-            }));
-        }
-        if let Some(number) = self
-            .health_check_node_port
-            .filter(|_| !self.ports.is_empty())
-        {
-            let frontend = Frontend::HealthCheck(number);
-            all.push((
-                PortFrontend {
-                    port_index: 0,
-                    frontend,
-                },
-                FrontendRank::Allocated,
-            ));
-        }
-        all.sort_unstable();
-        all.dedup_by_key(|(frontend, _)| *frontend);
-        all
-    }
-
-    fn frontends_of(
-        &self,
-        port: &ServicePort,
-        external_ips: ExternalIps,
-    ) -> impl Iterator<Item = (Frontend, FrontendRank)> {
-        let external: &[IpAddr] = match external_ips {
-            ExternalIps::Served => &self.external_ips,
-            ExternalIps::Ignored => &[],
-        };
-        let (number, protocol) = (port.port, port.protocol);
-        let addresses = [
-            (
-                std::slice::from_ref(&self.cluster_ip),
-                FrontendRank::Allocated,
-            ),
-            (&self.load_balancer_ips, FrontendRank::LoadBalancer),
-            (external, FrontendRank::External),
-        ];
-        let addresses = addresses.into_iter().flat_map(move |(ips, rank)| {
-            ips.iter()
-                .map(move |ip| (Frontend::Address(*ip, number, protocol), rank))
-        });
-        let node_port = port.node_port.map(|number| {
-            let frontend = Frontend::NodePort(number, protocol);
-            (frontend, FrontendRank::Allocated)
-        });
-        addresses.chain(node_port)
     }
 }
 

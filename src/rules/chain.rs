@@ -99,6 +99,72 @@ impl Chains {
             }
         }
     }
+
+    pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
+        match command {
+            RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,
+            RestoreCommand::Append(name, rule) => self.append(name, vec![rule])?,
+            RestoreCommand::Insert(name, number, rule) => {
+                let rules = &mut self.chain_mut(name)?.rules;
+                match number.checked_sub(1) {
+                    Some(at) if at <= rules.len() => rules.insert(at, rule),
+                    _ => return Err(LineError::UnexpectedWord(number.to_string())),
+                }
+            }
+            RestoreCommand::Flush(name) => self.chain_mut(name)?.rules.clear(),
+            RestoreCommand::Remove(name) => {
+                let chain = self.by_name.get(name);
+                if chain.is_some_and(|chain| chain.policy.is_some()) {
+                    return Err(LineError::InvalidChain(name.to_owned()));
+                }
+                self.by_name.remove(name);
+            }
+            RestoreCommand::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Appends rules to a chain.
+    pub(super) fn append(&mut self, name: &str, mut added: Vec<Rule>) -> Result<(), LineError> {
+        let rules = &mut self.chain_mut(name)?.rules;
+        if rules.is_empty() {
+            *rules = added;
+        } else {
+            rules.append(&mut added);
+        }
+        Ok(())
+    }
+
+    /// Declares a chain. With `--noflush` a built-in chain keeps its rules, in both backends.
+    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result<(), LineError> {
+        match (self.by_name.get_mut(name), policy) {
+            (
+                Some(Chain {
+                    policy: Some(current),
+                    ..
+                }),
+                Some(policy),
+            ) => *current = policy,
+            (
+                Some(Chain {
+                    policy: Some(_), ..
+                }),
+                None,
+            ) => {}
+            (Some(chain), None) => chain.rules.clear(),
+            (Some(_), Some(_)) => return Err(LineError::InvalidChain(name.to_owned())),
+            (None, policy) => {
+                let rules = Vec::new();
+                self.by_name.insert(name.into(), Chain { policy, rules });
+            }
+        }
+        Ok(())
+    }
+
+    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain, LineError> {
+        let chain = self.by_name.get_mut(name);
+        chain.ok_or_else(|| LineError::ChainNotFound(name.to_owned()))
+    }
 }
 
 /// Command on one line of a table.
@@ -171,73 +237,5 @@ pub(super) fn split_number(text: &str) -> (Option<usize>, &str) {
     match word.parse() {
         Ok(number) => (Some(number), rest),
         Err(_) => (None, text),
-    }
-}
-
-impl Chains {
-    pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
-        match command {
-            RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,
-            RestoreCommand::Append(name, rule) => self.append(name, vec![rule])?,
-            RestoreCommand::Insert(name, number, rule) => {
-                let rules = &mut self.chain_mut(name)?.rules;
-                match number.checked_sub(1) {
-                    Some(at) if at <= rules.len() => rules.insert(at, rule),
-                    _ => return Err(LineError::UnexpectedWord(number.to_string())),
-                }
-            }
-            RestoreCommand::Flush(name) => self.chain_mut(name)?.rules.clear(),
-            RestoreCommand::Remove(name) => {
-                let chain = self.by_name.get(name);
-                if chain.is_some_and(|chain| chain.policy.is_some()) {
-                    return Err(LineError::InvalidChain(name.to_owned()));
-                }
-                self.by_name.remove(name);
-            }
-            RestoreCommand::Nothing => {}
-        }
-        Ok(())
-    }
-
-    /// Appends rules to a chain.
-    pub(super) fn append(&mut self, name: &str, mut added: Vec<Rule>) -> Result<(), LineError> {
-        let rules = &mut self.chain_mut(name)?.rules;
-        if rules.is_empty() {
-            *rules = added;
-        } else {
-            rules.append(&mut added);
-        }
-        Ok(())
-    }
-
-    /// Declares a chain. With `--noflush` a built-in chain keeps its rules, in both backends.
-    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result<(), LineError> {
-        match (self.by_name.get_mut(name), policy) {
-            (
-                Some(Chain {
-                    policy: Some(current),
-                    ..
-                }),
-                Some(policy),
-            ) => *current = policy,
-            (
-                Some(Chain {
-                    policy: Some(_), ..
-                }),
-                None,
-            ) => {}
-            (Some(chain), None) => chain.rules.clear(),
-            (Some(_), Some(_)) => return Err(LineError::InvalidChain(name.to_owned())),
-            (None, policy) => {
-                let rules = Vec::new();
-                self.by_name.insert(name.into(), Chain { policy, rules });
-            }
-        }
-        Ok(())
-    }
-
-    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain, LineError> {
-        let chain = self.by_name.get_mut(name);
-        chain.ok_or_else(|| LineError::ChainNotFound(name.to_owned()))
     }
 }

@@ -441,6 +441,20 @@ impl Record {
         }
         writer.write_str("}\n")
     }
+
+    fn add(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(message)) => self.message = message,
+            ("error" | "cause", value) if self.error.is_none() => self.error = Some(value),
+            // Keys of the format must not appear twice in a JSON object.
+            (name @ ("ts" | "caller" | "msg" | "v" | "err"), value) => {
+                self.fields.insert(format!("{name}_"), value);
+            }
+            (name, value) => {
+                self.fields.insert(name.to_owned(), value);
+            }
+        }
+    }
 }
 
 impl Visit for Record {
@@ -466,22 +480,6 @@ impl Visit for Record {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.add(field, value.into());
-    }
-}
-
-impl Record {
-    fn add(&mut self, field: &Field, value: Value) {
-        match (field.name(), value) {
-            ("message", Value::String(message)) => self.message = message,
-            ("error" | "cause", value) if self.error.is_none() => self.error = Some(value),
-            // Keys of the format must not appear twice in a JSON object.
-            (name @ ("ts" | "caller" | "msg" | "v" | "err"), value) => {
-                self.fields.insert(format!("{name}_"), value);
-            }
-            (name, value) => {
-                self.fields.insert(name.to_owned(), value);
-            }
-        }
     }
 }
 

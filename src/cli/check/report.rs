@@ -120,6 +120,23 @@ impl CheckGroup {
     pub(super) const fn new(name: &'static str, checks: Vec<CheckResult>) -> Self {
         Self { name, checks }
     }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "{}", self.name)?;
+        for check in &self.checks {
+            let (mark, style) = (check.status.mark(), check.status.style());
+            // A line end in a text may not forge a result.
+            let found = telemetry::escaped(&check.found);
+            writeln!(text, "  {style}{mark:<4}{style:#} {found}")?;
+            if !check.hint.is_empty() {
+                writeln!(text, "       hint: {}", telemetry::escaped(&check.hint))?;
+            }
+            if !check.page.is_empty() {
+                writeln!(text, "       see: {}", check.page)?;
+            }
+        }
+        writeln!(text)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -166,25 +183,6 @@ impl CheckReport {
             .collect();
         let _ = writeln!(text, "{}", counted.join(", "));
         text
-    }
-}
-
-impl CheckGroup {
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(text, "{}", self.name)?;
-        for check in &self.checks {
-            let (mark, style) = (check.status.mark(), check.status.style());
-            // A line end in a text may not forge a result.
-            let found = telemetry::escaped(&check.found);
-            writeln!(text, "  {style}{mark:<4}{style:#} {found}")?;
-            if !check.hint.is_empty() {
-                writeln!(text, "       hint: {}", telemetry::escaped(&check.hint))?;
-            }
-            if !check.page.is_empty() {
-                writeln!(text, "       see: {}", check.page)?;
-            }
-        }
-        writeln!(text)
     }
 }
 

@@ -127,6 +127,32 @@ impl KubeProxyConfiguration {
         let dispatch = &mut self.deltaproxy.service_dispatch;
         or(dispatch, DEFAULT_SERVICE_DISPATCH);
     }
+
+    /// Encodes the configuration as the content of `/configz`.
+    ///
+    /// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.37)
+    pub fn to_configz(&self) -> String {
+        json!({"kubeproxy.config.k8s.io": self.to_json()}).to_string()
+    }
+
+    /// Returns the configuration as a JSON object with its header.
+    pub fn to_json(&self) -> Value {
+        let mut tree = tree(self);
+        if let Value::Object(fields) = &mut tree {
+            fields.insert("apiVersion".to_owned(), API_VERSION.into());
+            fields.insert("kind".to_owned(), KIND.into());
+        }
+        tree
+    }
+
+    /// Encodes the configuration as a file.
+    ///
+    /// Fields are in the order of their names, as kube-proxy writes them, so that files of both
+    /// programs can be compared with `diff`.
+    pub fn to_yaml(&self) -> String {
+        // Cannot fail: every JSON tree can be written as YAML.
+        serde_saphyr::to_string(&self.to_json()).unwrap_or_default()
+    }
 }
 
 /// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
@@ -232,32 +258,4 @@ fn take_header(tree: &mut Value) -> Result<(), SyntaxError> {
         return Err(SyntaxError::new(None, reason));
     }
     Ok(())
-}
-
-impl KubeProxyConfiguration {
-    /// Encodes the configuration as the content of `/configz`.
-    ///
-    /// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.37)
-    pub fn to_configz(&self) -> String {
-        json!({"kubeproxy.config.k8s.io": self.to_json()}).to_string()
-    }
-
-    /// Returns the configuration as a JSON object with its header.
-    pub fn to_json(&self) -> Value {
-        let mut tree = tree(self);
-        if let Value::Object(fields) = &mut tree {
-            fields.insert("apiVersion".to_owned(), API_VERSION.into());
-            fields.insert("kind".to_owned(), KIND.into());
-        }
-        tree
-    }
-
-    /// Encodes the configuration as a file.
-    ///
-    /// Fields are in the order of their names, as kube-proxy writes them, so that files of both
-    /// programs can be compared with `diff`.
-    pub fn to_yaml(&self) -> String {
-        // Cannot fail: every JSON tree can be written as YAML.
-        serde_saphyr::to_string(&self.to_json()).unwrap_or_default()
-    }
 }

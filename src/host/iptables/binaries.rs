@@ -152,6 +152,22 @@ impl Binaries {
     pub fn backend(&self) -> Backend {
         self.version.backend
     }
+
+    /// Finds the binaries through PATH and queries their version. Changes nothing in the kernel.
+    pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
+        BinarySearch::new(None, family).discover(choice).await
+    }
+
+    /// Finds binaries as [`discover`](Self::discover) does, to write rules: [probes](Self::probe)
+    /// that they work with the kernel, which may create a table of legacy.
+    pub async fn discover_usable(
+        choice: BackendChoice,
+        family: IpFamily,
+    ) -> Result<Self, RunError> {
+        BinarySearch::new(None, family)
+            .discover_usable(choice)
+            .await
+    }
 }
 
 /// Runs a program without input, and returns its stdout if it succeeds within
@@ -225,24 +241,6 @@ pub enum BackendChoice {
     Nft,
     /// `iptables-legacy`, `iptables-legacy-save` and `iptables-legacy-restore`.
     Legacy,
-}
-
-impl Binaries {
-    /// Finds the binaries through PATH and queries their version. Changes nothing in the kernel.
-    pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
-        BinarySearch::new(None, family).discover(choice).await
-    }
-
-    /// Finds binaries as [`discover`](Self::discover) does, to write rules: [probes](Self::probe)
-    /// that they work with the kernel, which may create a table of legacy.
-    pub async fn discover_usable(
-        choice: BackendChoice,
-        family: IpFamily,
-    ) -> Result<Self, RunError> {
-        BinarySearch::new(None, family)
-            .discover_usable(choice)
-            .await
-    }
 }
 
 /// Returns the binaries of each backend that the host has for a family; with the choice of one

@@ -45,13 +45,3 @@ pub struct Catalog {
     /// Parts of the rules that may be of service ports and do not show which.
     pub unknown: UnknownRules,
 }
-
-impl Catalog {
-    /// Returns each chain of the nat table that belongs to a service port, with that service port.
-    pub fn owners(&self) -> BTreeMap<&str, &PortName> {
-        let ports = self.ports.iter();
-        ports
-            .flat_map(|(name, view)| view.chains.iter().map(move |chain| (&**chain, name)))
-            .collect()
-    }
-}

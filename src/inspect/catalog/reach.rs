@@ -13,9 +13,7 @@ use hashbrown::HashSet;
 
 use super::Catalog;
 use super::query::PortName;
-use super::view::{
-    FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules, TrafficOrigin,
-};
+use super::view::{FrontendConflict, FrontendKind, FrontendView, LoserRules, TrafficOrigin};
 use crate::rules::{Match, Rule, RuleSet, Table, Target};
 use crate::ruleset::{
     ChainKind, DispatchChain, IPVS_CHAINS, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS,
@@ -222,25 +220,6 @@ impl Owners {
     /// Returns the frontends that other Services have, in the order of the rules.
     pub(super) fn into_shadowed(self) -> Vec<FrontendConflict> {
         self.shadowed
-    }
-}
-
-impl Catalog {
-    /// Marks the frontends as unreachable that another Service has.
-    pub(super) fn mark_shadowed(&mut self) {
-        for conflict in &self.shadowed {
-            let Some(view) = self.ports.get_mut(&conflict.loser) else {
-                continue;
-            };
-            let is_meant = |frontend: &&mut FrontendView| {
-                let key = (frontend.kind, frontend.ip, frontend.port);
-                key == (conflict.kind, conflict.ip, conflict.port)
-            };
-            for frontend in view.frontends.iter_mut().filter(is_meant) {
-                frontend.disposition = FrontendDisposition::Unreachable;
-                frontend.unreachable_from = TrafficOrigin::ALL.into();
-            }
-        }
     }
 }
 

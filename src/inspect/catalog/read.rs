@@ -41,6 +41,14 @@ impl Catalog {
         catalog
     }
 
+    /// Returns each chain of the nat table that belongs to a service port, with that service port.
+    pub fn owners(&self) -> BTreeMap<&str, &PortName> {
+        let ports = self.ports.iter();
+        ports
+            .flat_map(|(name, view)| view.chains.iter().map(move |chain| (&**chain, name)))
+            .collect()
+    }
+
     fn read_virtual_ips(&mut self, rules: &RuleSet, owners: &mut Owners) {
         for rule in dispatch_rules(rules, DispatchChain::NatServices) {
             let Some((name, comment)) = self.port_of(rule) else {
@@ -156,6 +164,23 @@ impl Catalog {
         }
         let view = self.ports.entry(name).or_default();
         view.frontends.push(frontend);
+    }
+
+    /// Marks the frontends as unreachable that another Service has.
+    fn mark_shadowed(&mut self) {
+        for conflict in &self.shadowed {
+            let Some(view) = self.ports.get_mut(&conflict.loser) else {
+                continue;
+            };
+            let is_meant = |frontend: &&mut FrontendView| {
+                let key = (frontend.kind, frontend.ip, frontend.port);
+                key == (conflict.kind, conflict.ip, conflict.port)
+            };
+            for frontend in view.frontends.iter_mut().filter(is_meant) {
+                frontend.disposition = FrontendDisposition::Unreachable;
+                frontend.unreachable_from = TrafficOrigin::ALL.into();
+            }
+        }
     }
 }
 

@@ -340,9 +340,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
             ChainPolicy::Accept => self.leave_hook(),
         }
     }
-}
 
-impl TracePath<'_, '_> {
     pub(super) fn enter_hook(&mut self, hook: Hook) {
         self.hook = hook;
         self.stack.clear();
