@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One wrong line.
+/// Wrong lines at one place.
 struct Fault {
     name: &'static str,
     file: &'static str,
@@ -109,8 +109,14 @@ fn faults() -> Vec<Fault> {
         let (file, name) = heading.split_once(": ").unwrap();
         let side = |sign: char| {
             let side = lines.lines().filter_map(|line| line.strip_prefix(sign));
-            side.collect::<Vec<_>>().join("\n")
+            let side: Vec<&str> = side.collect();
+            assert!(!side.is_empty(), "{name}: no line with `{sign}`");
+            side.join("\n")
         };
+        assert!(
+            lines.lines().all(|line| line.starts_with(['-', '+'])),
+            "{name}"
+        );
         Fault {
             name,
             file,

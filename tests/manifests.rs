@@ -70,7 +70,8 @@ fn documents(file: &Path) -> Vec<Value> {
 const GOOD: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec:\n  \
                     clusterIP: 10.96.0.10\n  ports:\n  - port: 80\n";
 
-/// Runs a command on the manifests in `folder`. `diff` compares them with themselves.
+/// Runs a command on the manifests in `folder`. `diff` compares them with themselves, and `explain`
+/// is asked for the Service that is in order.
 fn run(command: &str, folder: &Path, flags: &[&str]) -> Ran {
     let mut program = program::command(PROGRAM, &[command, "--hostname-override=node-a"]);
     program.arg("--manifests").arg(folder).args(flags);
@@ -82,16 +83,18 @@ fn run(command: &str, folder: &Path, flags: &[&str]) -> Ran {
     Ran::of(&mut program)
 }
 
-/// Runs a command that reports problems, and returns these. All but `diff` print the Service that
-/// is in order, if there is one.
+/// Runs a command that reports so many problems, and returns these. All but `diff` print the
+/// Service that is in order, if there is one.
 #[track_caller]
-fn reported(command: &str, folder: &Path, has_good: bool) -> Vec<String> {
+fn reported(command: &str, folder: &Path, has_good: bool, count: usize) -> Vec<String> {
     let ran = run(command, folder, &[]);
     assert_eq!(ran.code, Some(2), "{command}: {}", ran.stderr);
     let (is_printed, is_wanted) = (ran.stdout.contains("good"), has_good && command != "diff");
     assert_eq!(is_printed, is_wanted, "{command}: {ran:#?}");
     assert!(has_good || ran.stdout.is_empty(), "{command}: {ran:#?}");
-    errors(folder, &ran.stderr)
+    let errors = errors(folder, &ran.stderr);
+    assert_eq!(errors.len(), count, "{command}: {ran:#?}");
+    errors
 }
 
 /// Lines of errors, without the folder.
@@ -116,7 +119,7 @@ fn invalid_objects_are_errors_unless_lenient() {
         // Each once, though `diff` reads both sides.
         let error = "`a.yaml` line 15: Service `default/bad`: spec.ports[0].port: invalid type: \
                      string \"eighty\", expected i32";
-        assert_eq!(reported(command, folder, true), [error], "{command}");
+        assert_eq!(reported(command, folder, true, 1), [error], "{command}");
         let Ran { code, stderr, .. } = run(command, folder, &["--lenient"]);
         let errors = errors(folder, &stderr);
         if command == "diff" {
@@ -142,8 +145,7 @@ fn all_unusable_files_are_named_and_others_used() {
     fs::write(folder.join("b.yaml"), GOOD).unwrap();
     fs::write(folder.join("c.yaml"), "a: 1\n b: 2\n").unwrap();
     for command in COMMANDS {
-        let errors = reported(command, folder, true);
-        assert_eq!(errors.len(), 2, "{command}: {errors:#?}");
+        let errors = reported(command, folder, true, 2);
         assert!(errors[0].starts_with("`a.yaml` line 1: "), "{}", errors[0]);
         assert!(errors[0].contains("Helm template"), "{}", errors[0]);
         assert!(errors[1].starts_with("`c.yaml` line 2: "), "{}", errors[1]);
@@ -151,7 +153,6 @@ fn all_unusable_files_are_named_and_others_used() {
     // Without any other, nothing is printed.
     fs::remove_file(folder.join("b.yaml")).unwrap();
     for command in COMMANDS {
-        let errors = reported(command, folder, false);
-        assert_eq!(errors.len(), 2, "{command}: {errors:#?}");
+        reported(command, folder, false, 2);
     }
 }

@@ -435,7 +435,7 @@ fn compressed(text: &str) -> Arc<[u8]> {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one cluster for both commands")]
+#[expect(clippy::too_many_lines, reason = "one cluster for all commands")]
 fn two_hundred_nodes_are_compared() {
     needs!(Nodes);
     let scene = Scene::new();

@@ -13,5 +13,6 @@ pub(crate) fn cases(table: &str) -> Vec<(&str, String)> {
             _ => cases.push((line, String::new())),
         }
     }
+    assert!(!cases.is_empty());
     cases
 }

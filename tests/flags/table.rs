@@ -54,7 +54,8 @@ impl Row {
     }
 }
 
-/// Makes rows: a flag, its value, what it takes besides, and what shows it.
+/// Makes rows `FLAG = VALUE beside FLAGS: SHOWN`. A flag with the value "" is typed without one;
+/// flags beside it are constants.
 macro_rules! rows {
     ($($flag:literal = $value:literal $(beside $($beside:ident)+)?: $shown:expr;)*) => {
         &[$(Row {
@@ -68,9 +69,9 @@ macro_rules! rows {
 
 const ALPHA: &str = "--feature-gates=LoggingAlphaOptions=true";
 const OF_BRIDGE: &str = "--detect-local-mode=BridgeInterface";
-const CBR9: &str = "--pod-bridge-interface=cbr9";
+const BRIDGE_NAME: &str = "--pod-bridge-interface=cbr9";
 const OF_PREFIX: &str = "--detect-local-mode=InterfaceNamePrefix";
-const ETH: &str = "--pod-interface-name-prefix=eth";
+const NAME_PREFIX: &str = "--pod-interface-name-prefix=eth";
 const CHECK: &str = "--check-config";
 const MANIFESTS: &str = "--manifests=/x";
 const MAX: &str = "net/netfilter/nf_conntrack_max";
@@ -174,8 +175,8 @@ pub const TABLE: &[Row] = rows! {
     "nodeport-addresses" = "127.0.0.0/8": Rule(" -d 127.0.0.1 -j KUBE-NODEPORTS");
     "oom-score-adj" = "7": Test("setup.rs", "a_daemon_asks_not_to_be_killed_for_memory");
     "partial-restore" = "kep-3453": Told(shape, "Kep3453");
-    "pod-bridge-interface" = "cbr0" beside OF_BRIDGE CBR9: Rule("! -i cbr0 -j");
-    "pod-interface-name-prefix" = "veth" beside OF_PREFIX ETH: Rule("! -i veth+ -j");
+    "pod-bridge-interface" = "cbr0" beside OF_BRIDGE BRIDGE_NAME: Rule("! -i cbr0 -j");
+    "pod-interface-name-prefix" = "veth" beside OF_PREFIX NAME_PREFIX: Rule("! -i veth+ -j");
     "profiling" = "true": Test("pages.rs", "the_log_level_is_changed_while_running");
     "proxy-mode" = "ipvs": Scene(answers::refuses_modes);
     "service-dispatch" = "tree":

@@ -104,7 +104,7 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
         let config = config.unwrap();
         assert_eq!(noted(&config), [""; 0]);
         let settings = config.rules.render_settings.get(IpFamily::V4);
-        assert_eq!(settings.fixed.tree_thresholds, expected, "{flags}");
+        assert_eq!(settings.fixed.tree_thresholds, expected, "{flags} {file:?}");
     }
     // kube-proxy reads the file that is written without a warning.
     let written = |flags| configured(flags).unwrap().configuration.to_yaml();

@@ -60,5 +60,5 @@ pub(in crate::host) fn whole(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 pub(in crate::host) fn status(code: i32) -> Vec<u8> {
-    message(2, 0, &[code.to_ne_bytes().to_vec(), vec![0; 20]].concat())
+    message(2, 0, &[code.to_ne_bytes().to_vec(), vec![0; 16]].concat())
 }

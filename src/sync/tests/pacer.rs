@@ -19,7 +19,7 @@ fn pacer(gap: Gap) -> Pacer {
     pacer_on(Backend::Nft, gap)
 }
 
-/// The times of a run that takes `cpu`, and ends so long after its start.
+/// The times of a run that takes this time and this CPU time.
 pub(super) fn run(started: Instant, took: Duration, cpu: Duration) -> RunTimes {
     let ended = started + took;
     RunTimes {

@@ -318,7 +318,7 @@ async fn a_table_that_a_search_cannot_read_is_reported_once() {
 async fn restores_that_fail_for_every_service_quarantine_none() {
     let assert_node_fault = |search: &SearchResult, most: usize| {
         let is_found = search.node_fault.is_some() && search.restores <= most;
-        assert!(is_found, "{search:?}");
+        assert!(is_found, "at most {most}: {search:?}");
     };
     for how in WAYS {
         // Nothing can be restored; nothing with endpoints can.

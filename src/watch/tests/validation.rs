@@ -10,19 +10,18 @@ const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\
 /// As commands read manifests without `--lenient`.
 const STRICT: Validation = Validation::Strict;
 
-/// Loads these files. Returns errors as `FILE:LINE: REASON`, and calls their directory `DIRECTORY`.
+/// Loads these files. Returns errors as `FILE:LINE: REASON`, and calls their directory `DIRECTORY`,
+/// which files of errors are without.
 fn load_as(validation: Validation, files: &[(&str, &str)]) -> (Manifests, Vec<String>) {
     let directory = directory(files);
     let path = directory.path().display().to_string();
-    let shown = |text: String| {
-        let text = text.replace(&format!("{path}/"), "");
-        text.replace(&path, "DIRECTORY")
-    };
+    let shown = |text: String| text.replace(&path, "DIRECTORY");
     let mut manifests = load(directory.path(), &options(), validation).unwrap();
     let errors = manifests.errors.iter().map(|error| {
         let line = error.line.map(|line| line.to_string()).unwrap_or_default();
         let (file, reason) = (error.file.display(), &error.reason);
-        shown(format!("{file}:{line}: {reason}"))
+        let shown = shown(format!("{file}:{line}: {reason}"));
+        shown.replace("DIRECTORY/", "")
     });
     let errors = errors.collect();
     manifests.notes = manifests.notes.into_iter().map(shown).collect();
@@ -38,8 +37,8 @@ fn names(manifests: &Manifests) -> Vec<&str> {
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let (manifests, errors) = load_as(STRICT, &[("a.yaml", text)]);
-    assert_eq!(errors, expected);
-    assert_eq!(names(&manifests), [""; 0]);
+    assert_eq!(errors, expected, "{text}");
+    assert_eq!(names(&manifests), [""; 0], "{text}");
     // The daemon uses what it can.
     let (_, errors) = load_as(Validation::Lenient, &[("a.yaml", text)]);
     assert_eq!(errors, [""; 0], "{text}");
@@ -280,7 +279,7 @@ fn fields_without_effect_are_noted_if_lenient() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: \
                 LoadBalnacer\n  selektor: {a: b}\n  ports: [{port: 80, protocol: tcp}]\n";
     let (manifests, _) = load_as(Validation::Lenient, &[("a.yaml", text)]);
-    let place = "Service `default/web` in `a.yaml`: ";
+    let place = "Service `default/web` in `DIRECTORY/a.yaml`: ";
     assert_eq!(
         manifests.notes,
         [

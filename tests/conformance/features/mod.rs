@@ -94,8 +94,8 @@ impl Feature {
     }
 }
 
-/// Makes a feature: its name and steps, with what is seen of each and the operations. The rules of
-/// older releases may differ after a step.
+/// Makes a feature of its name and its steps, each `SIGHT NAME differs X: OPERATIONS`: whether
+/// kube-proxy's rules change (`seen` or `unseen`), and how those of older releases differ.
 macro_rules! steps {
     ($name:literal: $(
         $sight:ident $step:literal $(differs $difference:ident)?: $($op:expr),+;

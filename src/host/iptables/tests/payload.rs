@@ -124,6 +124,7 @@ fn a_payload_rejected_in_its_first_table_changed_nothing() {
     ] {
         let stderr = String::new();
         let error = RestoreError::Failed { exit, stderr };
-        assert_eq!(is_untouched(&error, &mut Text::new(text)), is_whole);
+        let found = is_untouched(&error, &mut Text::new(text));
+        assert_eq!(found, is_whole, "{error:?}");
     }
 }
