@@ -175,12 +175,12 @@ const FILES: &[&str] = &[
     "{",
 ];
 
-/// What kube-proxy refuses and we take, and why.
+/// Flags that kube-proxy rejects and deltaproxy accepts, with the reasons.
 const ONLY_OURS: &[&str] = &[
-    "--cluster-cidr=",                         // A default that is typed.
+    "--cluster-cidr=",                         // The default.
     "--nodeport-addresses=10.0.0.0/8,",        // The same.
     "--healthz-bind-address=0.0.0.0",          // It forgets the port if it writes.
-    "--metrics-bind-address=off",              // Its word is none that works.
+    "--metrics-bind-address=off",              // kube-proxy has no word for it.
     "--iptables-sync-period=500ms",            // The gap is not a second by itself.
     "--feature-gates=NoSuchGate=true",         // A warning.
     "--feature-gates=TopologyAwareHints=true", // A warning.
@@ -190,13 +190,13 @@ const ONLY_OURS: &[&str] = &[
     "--feature-gates=GangScheduling=false",    // The same.
 ];
 
-/// What kube-proxy takes and we refuse, and why.
+/// Flags that kube-proxy accepts and deltaproxy rejects, with the reasons.
 const ONLY_THEIRS: &[&str] = &[
     "--healthz-bind-address=010.0.0.1:1", // Not an address to listen on.
-    "--healthz-port=70000",               // Nor there.
+    "--healthz-port=70000",               // Not a port.
     "--proxy-mode=ipvs",                  // Not our mode.
-    "--proxy-mode=nftables",              // Nor this.
-    "--cleanup --init-only",              // One undoes the other.
+    "--proxy-mode=nftables",              // The same.
+    "--cleanup --init-only",              // They exclude each other.
     // No interface has such a name, so that no rule with it is ever taken.
     "--detect-local-mode=BridgeInterface --pod-bridge-interface=of-sixteen-bytes",
 ];

@@ -109,7 +109,7 @@ fn source_ranges() -> Feature {
         seen "of the other family only: no restriction": balanced_for(&["fd00::/8"]);
         unseen "all addresses: no restriction either" differs OPEN_SOURCE_RANGE:
             balanced_for(&["0.0.0.0/0", "10.0.0.0/8"]);
-        seen "an external IP that is the balancer's address, too":
+        seen "an external IP that is also the load balancer's address":
             with_ingress(json!({
                 "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalIPs": ["203.0.113.9"],
             }));

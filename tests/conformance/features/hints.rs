@@ -18,7 +18,7 @@ fn zone_hints() -> Feature {
     steps! { "zone hints":
         seen "one for this zone": web(json!({})), both(zone("zone-a"), zone("zone-b"));
         seen "the Node moves": Op::Zone(Some("zone-b"));
-        seen "to where nobody is": Op::Zone(Some("zone-z"));
+        seen "the Node moves to a zone without endpoints": Op::Zone(Some("zone-z"));
         unseen "the Node has no zone": Op::Zone(None);
         seen "back": Op::Zone(Some("zone-a"));
         seen "one endpoint without a hint": both(zone("zone-a"), json!({}));
