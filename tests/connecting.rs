@@ -276,23 +276,31 @@ fn a_server_that_hangs_is_named_after_2_s_and_its_time_is_limited() {
     }
 }
 
-/// Users of a kubeconfig, with a slash between their lines, and a part of the error.
-const WITH_SECRETS: &str = r#"
-user:/    token: SECRET/   client: x | line 6, column 4: while parsing a block mapping
-user: SECRET                         | line 4, column 9: unexpected value
-user: {token: SECRET, token: SECRET} | line 4, column 25: unexpected value
-user: {token: "SECRET\q"}            | line 4, column 17: while parsing a quoted scalar
-user: {token: *SECRET}               | line 4, column 17: unexpected value
-"#;
-
 /// Errors are logged, so they must not have the text around them.
 #[test]
 fn an_error_in_a_kubeconfig_does_not_show_its_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
-    for line in WITH_SECRETS.trim().lines() {
-        let (user, expected) = line.split_once(" | ").unwrap();
-        let user = user.trim_end().replace('/', "\n");
+    let users = [
+        (
+            "user:\n    token: SECRET\n   client: x",
+            "line 6, column 4: while parsing a block mapping",
+        ),
+        ("user: SECRET", "line 4, column 9: unexpected value"),
+        (
+            "user: {token: SECRET, token: SECRET}",
+            "line 4, column 25: unexpected value",
+        ),
+        (
+            "user: {token: \"SECRET\\q\"}",
+            "line 4, column 17: while parsing a quoted scalar",
+        ),
+        (
+            "user: {token: *SECRET}",
+            "line 4, column 17: unexpected value",
+        ),
+    ];
+    for (user, expected) in users {
         let text = format!("apiVersion: v1\nusers:\n- name: u\n  {user}\n");
         fs::write(&path, text).unwrap();
         let source = ["services", "--kubeconfig", path.to_str().unwrap()];

@@ -127,19 +127,43 @@ fn is_taken_over(backend: Backend, family: Family, dump: &str, gone: &[&str]) {
     assert_eq!(policies(&saved(&netns, backend, family)), policies(&old));
 }
 
-/// Names of a release's dump, and of chains of it that go.
-const RELEASES: &str = "\
-kube-proxy-1.20-v4.save KUBE-XLB- KUBE-FW-Q2W3 KUBE-SVC-TCOU KUBE-SEP-AAAA
-kube-proxy-1.23-v6.save KUBE-XLB- KUBE-SVL-EEEE KUBE-SVC-DDDD KUBE-SEP-DDDD
-kube-proxy-1.29-v4.save KUBE-EXT-FFFF KUBE-FW-FFFF KUBE-SVL-FFFF KUBE-SEP-FFFF
-";
+/// Names of a release's dump, its family, and chains of it that go.
+const RELEASES: [(&str, Family, [&str; 4]); 3] = [
+    (
+        "kube-proxy-1.20-v4.save",
+        Family::V4,
+        [
+            "KUBE-XLB-",
+            "KUBE-FW-Q2W3",
+            "KUBE-SVC-TCOU",
+            "KUBE-SEP-AAAA",
+        ],
+    ),
+    (
+        "kube-proxy-1.23-v6.save",
+        Family::V6,
+        [
+            "KUBE-XLB-",
+            "KUBE-SVL-EEEE",
+            "KUBE-SVC-DDDD",
+            "KUBE-SEP-DDDD",
+        ],
+    ),
+    (
+        "kube-proxy-1.29-v4.save",
+        Family::V4,
+        [
+            "KUBE-EXT-FFFF",
+            "KUBE-FW-FFFF",
+            "KUBE-SVL-FFFF",
+            "KUBE-SEP-FFFF",
+        ],
+    ),
+];
 
 fn rules_of_old_releases_are_taken_over(backend: Backend) {
-    for line in RELEASES.lines() {
-        let (dump, gone) = line.split_once(' ').unwrap();
-        let is_v6 = dump.ends_with("-v6.save");
-        let family = if is_v6 { Family::V6 } else { Family::V4 };
-        is_taken_over(backend, family, dump, &gone.split(' ').collect::<Vec<_>>());
+    for (dump, family, gone) in RELEASES {
+        is_taken_over(backend, family, dump, &gone);
     }
 }
 

@@ -61,21 +61,41 @@ const EMPTY: [(&str, &str); 1] = [(
 )];
 
 /// Queries of the dashboard of kubernetes-mixin for kube-proxy, one for each of its panels.
-const MIXIN: &str = r#"
-up: sum(up{job="kube-proxy"})
-rules sync rate: sum(rate(kubeproxy_sync_proxy_rules_duration_seconds_count{job="kube-proxy"}[3m]))
-rules sync latency:
-    histogram_quantile(0.99, rate(kubeproxy_sync_proxy_rules_duration_seconds_bucket{job="kube-proxy"}[3m]))
-network programming rate:
-    sum(rate(kubeproxy_network_programming_duration_seconds_count{job="kube-proxy"}[3m]))
-network programming latency:
-    histogram_quantile(0.99, sum by (instance, le) (rate(kubeproxy_network_programming_duration_seconds_bucket{job="kube-proxy"}[3m])))
-API request rate: sum(rate(rest_client_requests_total{job="kube-proxy", code=~"2.."}[3m]))
-API request latency:
-    histogram_quantile(0.99, sum by (verb, le) (rate(rest_client_request_duration_seconds_bucket{job="kube-proxy", verb="POST"}[3m])))
-memory: process_resident_memory_bytes{job="kube-proxy"}
-CPU: rate(process_cpu_seconds_total{job="kube-proxy"}[3m])
-"#;
+const MIXIN: [(&str, &str); 9] = [
+    ("up", r#"sum(up{job="kube-proxy"})"#),
+    (
+        "rules sync rate",
+        r#"sum(rate(kubeproxy_sync_proxy_rules_duration_seconds_count{job="kube-proxy"}[3m]))"#,
+    ),
+    (
+        "rules sync latency",
+        r#"histogram_quantile(0.99, rate(kubeproxy_sync_proxy_rules_duration_seconds_bucket{job="kube-proxy"}[3m]))"#,
+    ),
+    (
+        "network programming rate",
+        r#"sum(rate(kubeproxy_network_programming_duration_seconds_count{job="kube-proxy"}[3m]))"#,
+    ),
+    (
+        "network programming latency",
+        r#"histogram_quantile(0.99, sum by (instance, le) (rate(kubeproxy_network_programming_duration_seconds_bucket{job="kube-proxy"}[3m])))"#,
+    ),
+    (
+        "API request rate",
+        r#"sum(rate(rest_client_requests_total{job="kube-proxy", code=~"2.."}[3m]))"#,
+    ),
+    (
+        "API request latency",
+        r#"histogram_quantile(0.99, sum by (verb, le) (rate(rest_client_request_duration_seconds_bucket{job="kube-proxy", verb="POST"}[3m])))"#,
+    ),
+    (
+        "memory",
+        r#"process_resident_memory_bytes{job="kube-proxy"}"#,
+    ),
+    (
+        "CPU",
+        r#"rate(process_cpu_seconds_total{job="kube-proxy"}[3m])"#,
+    ),
+];
 
 /// Panel of that dashboard that stays empty: deltaproxy has no goroutines.
 const GOROUTINES: &str = r#"go_goroutines{job="kube-proxy"}"#;
@@ -329,11 +349,7 @@ fn each_panel_has_data_and_alerts_fire() {
             }
         }
     }
-    let mixin = MIXIN.replace(":\n    ", ": ");
-    let mixin = mixin.trim().lines().map(|line| {
-        let (title, query) = line.split_once(": ").unwrap();
-        (query.to_owned(), format!("mixin: {title}"))
-    });
+    let mixin = MIXIN.map(|(title, query)| (query.to_owned(), format!("mixin: {title}")));
     queries.extend(mixin);
     let may_be_empty = |title: &str| EMPTY.iter().any(|(empty, _)| title.ends_with(empty));
     let complaints: Vec<String> = queries

@@ -299,20 +299,29 @@ fn marks_move_between_packets_and_connections() {
         chain: "PREROUTING",
         ..FORWARDED
     };
-    for row in [
-        "drop | MARK --set-xmark 0x5/0xf | -m mark --mark 0x5",
-        "drop | CONNMARK --set-xmark 0x5/0xf | -m connmark --mark 0x5/0xff",
-        "pass | CONNMARK --set-xmark 0x5/0xf | -m mark --mark 0x5",
-        "pass | CONNMARK --or-mark 0x5 | -m connmark ! --mark 0x4/0x4",
-        "drop | CONNMARK --restore-mark --nfmask 0x1 --ctmask 0x1 | -m mark --mark 0x0",
-        "unsupported | CONNMARK --save-mark --left-shift-mark 2 | ",
-        "unsupported | HMARK --hmark-mod 10 | ",
+    for (target, condition, expected) in [
+        ("MARK --set-xmark 0x5/0xf", "-m mark --mark 0x5", YES),
+        (
+            "CONNMARK --set-xmark 0x5/0xf",
+            "-m connmark --mark 0x5/0xff",
+            YES,
+        ),
+        ("CONNMARK --set-xmark 0x5/0xf", "-m mark --mark 0x5", NO),
+        ("CONNMARK --or-mark 0x5", "-m connmark ! --mark 0x4/0x4", NO),
+        (
+            "CONNMARK --restore-mark --nfmask 0x1 --ctmask 0x1",
+            "-m mark --mark 0x0",
+            YES,
+        ),
+        (
+            "CONNMARK --save-mark --left-shift-mark 2",
+            "",
+            "unsupported",
+        ),
+        ("HMARK --hmark-mod 10", "", "unsupported"),
     ] {
-        let [expected, target, condition] = row.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{row}");
-        };
         let rules = format!("-A PREROUTING -j {target}\n-A PREROUTING {condition} -j DROP\n");
-        assert_eq!(traced(mangle, &rules), expected, "{row}");
+        assert_eq!(traced(mangle, &rules), expected, "{target}: {condition}");
     }
     let around = "-A PREROUTING -j MARK --set-xmark 0x30/0x30\n\
          -A PREROUTING -j CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xffffffff\n\

@@ -18,13 +18,24 @@ fn names_are_written_and_sorted_as_they_are_shown() {
 
 #[test]
 fn service_chains_are_recognized_by_prefix() {
-    let ours = "KUBE-SVC-A|KUBE-SVL-A|KUBE-EXT-A|KUBE-FW-A|KUBE-SEP-A|KUBE-XLB-A";
-    for name in ours.split('|') {
-        assert!(is_service_chain(name), "{name}");
+    for ours in [
+        "KUBE-SVC-A",
+        "KUBE-SVL-A",
+        "KUBE-EXT-A",
+        "KUBE-FW-A",
+        "KUBE-SEP-A",
+        "KUBE-XLB-A",
+    ] {
+        assert!(is_service_chain(ours), "{ours}");
     }
-    let others = "KUBE-SERVICES|KUBE-MARK-MASQ|KUBE-KUBELET-CANARY|KUBE-FIREWALL|cali-KUBE-SVC-";
-    for name in others.split('|') {
-        assert!(!is_service_chain(name), "{name}");
+    for other in [
+        "KUBE-SERVICES",
+        "KUBE-MARK-MASQ",
+        "KUBE-KUBELET-CANARY",
+        "KUBE-FIREWALL",
+        "cali-KUBE-SVC-",
+    ] {
+        assert!(!is_service_chain(other), "{other}");
     }
 }
 
