@@ -38,9 +38,10 @@ while [[ ${1-} == --* ]]; do
     shift
 done
 logs=$(mktemp -d)
-# Process groups of what is built in the background.
+# Process groups of what runs in the background.
 go_build=
 image_build=
+lints=
 passed=0
 failed=0
 ignored=0
@@ -49,7 +50,8 @@ skipped=0
 finish() {
     local status=$? group
     trap - EXIT
-    for group in $go_build $image_build; do
+    if [[ -n $lints ]]; then cat "$logs/lints"; fi
+    for group in $go_build $image_build $lints; do
         # Its own process group: compilers have children.
         kill -- "-$group" 2>/dev/null || true
     done
@@ -66,8 +68,8 @@ step() {
     local name=$1 log status=0 wall user system result=ok
     shift
     log=$logs/${name//[^a-z0-9]/-}
-    { time "$@" >"$log" 2>&1 || status=1; } 2>"$logs/time"
-    read -r wall user system <"$logs/time"
+    { time "$@" >"$log" 2>&1 || status=1; } 2>"$log.time"
+    read -r wall user system <"$log.time"
     ((status == 0)) || result=FAILED
     printf '%-7s %-44s %4d s %5d s of CPU\n' "$result" "$name" "$wall" "$((user + system))"
     if ((status != 0)); then cat "$log"; fi
@@ -273,14 +275,22 @@ check_apple() {
         --no-default-features --features tools --target "$target"
 }
 
-step "cargo clippy" cargo clippy --quiet "${linted[@]}" -- -D warnings || status=1
-if [[ $form == all ]]; then
-    # Other features of dependencies: nearly all are compiled again.
-    step "cargo clippy without tools" cargo clippy --quiet --locked --lib --no-default-features --features jemalloc -- \
-        -D warnings || status=1
-    step "cargo check for macOS" check_apple || status=1
-    RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || status=1
-fi
+lint() {
+    local result=0
+    step "cargo clippy" cargo clippy --quiet "${linted[@]}" -- -D warnings || result=1
+    if [[ $form == all ]]; then
+        # Other features of dependencies: nearly all are compiled again.
+        step "cargo clippy without tools" cargo clippy --quiet --locked --lib --no-default-features --features jemalloc -- \
+            -D warnings || result=1
+        step "cargo check for macOS" check_apple || result=1
+        RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || result=1
+    fi
+    return "$result"
+}
+
+# Lints run beside the tests, while these wait for other programs. In the quick form they wait for
+# none, and with --times nothing may run beside them.
+if [[ $form == quick || -n $with_times ]]; then lint || status=1; fi
 # tests/dependencies.rs holds to the same lists; advisories want github.com, and are asked by hand.
 if [[ $form != quick ]] && command -v cargo-deny >/dev/null; then
     step "cargo deny" cargo deny --offline check licenses bans sources || status=1
@@ -294,12 +304,23 @@ if [[ $form != quick ]]; then
     # Most tests wait for other programs more than half of their time.
     export RUST_TEST_THREADS=$((3 * $(nproc)))
 fi
+if [[ $form != quick && -z $with_times ]]; then
+    set -m
+    (renice -n 19 "$BASHPID" >"$logs/renice" 2>&1 || true; lint) >"$logs/lints" 2>&1 &
+    lints=$!
+    set +m
+fi
 # Not --all-targets: that would run the benchmarks.
 if [[ -z $with_times ]]; then
-    step "cargo test" cargo test "${targets[@]}" --no-fail-fast -- "$@" || status=1
+    # A process of its own, which does not wait for the lints and count their CPU.
+    (step "cargo test" cargo test "${targets[@]}" --no-fail-fast -- "$@") || status=1
 else
     step "cargo test" tests/times.sh "$logs/tables" "${targets[*]}" "$@" || status=1
     cat "$logs/tables"
+fi
+if [[ -n $lints ]]; then
+    await "$lints" "$logs/lints" || status=1
+    lints=
 fi
 count
 # What the comparisons with a real kube-proxy have counted.
