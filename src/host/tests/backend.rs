@@ -7,8 +7,8 @@ use crate::host::{BackendChoice, Binaries, RunError};
 use crate::net::IpFamily;
 use crate::rules::Backend;
 
+use super::block_on;
 use super::scripts::script;
-use super::{block_on, turn, turn_with_folder};
 
 /// Returns a host with the binaries of both backends, and a hint chain that only the binary
 /// `hinted` finds. Legacy has table mangle for IPv4 only.
@@ -56,7 +56,6 @@ async fn in_folder(folder: &Path) -> Result<Binaries, RunError> {
 
 #[test]
 fn the_backend_is_the_one_that_kubelet_uses() {
-    let _turn = turn();
     let found = |hinted: &str, choice| {
         let folder = tempfile::tempdir().unwrap();
         let search = host_with_hint(folder.path(), hinted);
@@ -82,7 +81,7 @@ fn the_backend_is_the_one_that_kubelet_uses() {
 /// The wrapper of the official image cannot create its links there.
 #[test]
 fn a_wrapper_on_a_read_only_file_system_is_skipped() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let search = host_with_hint(folder.path(), "none");
     let wrapper = "echo 'ERROR: No valid subcommand given' >&2; exit 1";
     script(folder.path(), "ip6tables", wrapper);
@@ -93,7 +92,7 @@ fn a_wrapper_on_a_read_only_file_system_is_skipped() {
 /// Plain names of legacy on a kernel without ip_tables, as `update-alternatives` leaves them.
 #[test]
 fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let plain = |exit: u8, error: &str| {
         let body = format!(
             "case \"$*\" in --version) echo 'iptables v1.8.9 (legacy)';; *) echo '{error}' >&2; exit \
@@ -141,7 +140,7 @@ fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
 
 #[test]
 fn a_host_with_plain_names_only_uses_them() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "iptables", "echo 'iptables v1.8.9 (legacy)'");
     // Also with a hint, whose binaries are missing.
     let searches = [|_, _: &str, _: &str| false, |_, _: &str, _: &str| true].map(|has_nft_chain| {
@@ -161,7 +160,7 @@ fn a_host_with_plain_names_only_uses_them() {
 
 #[test]
 fn iptables_before_1_6_2_is_rejected() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let found = |version: &str| {
         let body = format!("echo 'iptables v{version}'");
         script(folder.path(), "iptables", &body);

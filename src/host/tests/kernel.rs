@@ -1,6 +1,7 @@
 //! The real binaries with a real kernel, in network namespaces made for the test.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
@@ -15,28 +16,28 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::{Backend, ChainSet, Table, Text};
 
+use super::block_on;
 use super::scripts::{LONG, exec, script};
-use super::{block_on, turn};
 
-/// Runs `test` on a thread in a fresh network namespace, for both backends and families.
+/// Runs `test` for both backends and families at once, each in a fresh network namespace.
 fn in_namespace(test: fn(Exec)) {
-    let _turn = turn();
     if !geteuid().is_root() {
         eprintln!("skipped: a network namespace needs root");
         return;
     }
-    for choice in [BackendChoice::Nft, BackendChoice::Legacy] {
-        for family in IpFamily::ALL {
-            let thread = std::thread::spawn(move || {
-                unshare(CloneFlags::CLONE_NEWNET).unwrap();
-                match block_on(Binaries::discover(choice, family)) {
-                    Ok(programs) => test(Exec::new(programs, ExecOptions::default())),
-                    Err(error) => eprintln!("skipped: {error}"),
-                }
-            });
-            thread.join().unwrap();
+    thread::scope(|scope| {
+        for choice in [BackendChoice::Nft, BackendChoice::Legacy] {
+            for family in IpFamily::ALL {
+                scope.spawn(move || {
+                    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+                    match block_on(Binaries::discover(choice, family)) {
+                        Ok(programs) => test(Exec::new(programs, ExecOptions::default())),
+                        Err(error) => eprintln!("skipped: {error}"),
+                    }
+                });
+            }
         }
-    }
+    });
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use super::block_on;
 use super::scripts::{LONG, exec, nft, script};
-use super::{block_on, turn_with_folder};
 use crate::cases::cases;
 use crate::host::{Exec, Iptables, ListedChains, ProgramExit, RunError};
 use crate::rules::Table;
@@ -40,7 +40,7 @@ fn listed(exec: &Exec, folder: &Path, status: i32, (stdout, stderr): (&str, &str
 /// with `>`, and one that is cut off ends in `$`.
 #[track_caller]
 fn check(is_nft: bool, table: &str) {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let exec = if is_nft {
         nft(folder.path())
     } else {
@@ -144,7 +144,7 @@ fn a_missing_extension_truncates_a_listing_on_legacy() {
 /// An unknown failure must not be taken for a flush.
 #[test]
 fn a_failed_listing_does_not_mean_a_missing_chain() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let list = |body: &str| {
         script(path, "iptables-restore", &format!("cat >/dev/null; {body}"));
@@ -165,7 +165,7 @@ fn a_failed_listing_does_not_mean_a_missing_chain() {
 
 #[test]
 fn an_unprintable_table_is_not_taken_for_an_empty_one() {
-    let (_turn, folder) = turn_with_folder();
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let nft_messages = [
         "iptables v1.8.9: table `nat' is incompatible, use 'nft' tool.",
