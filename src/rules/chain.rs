@@ -6,7 +6,7 @@
 use hashbrown::HashMap;
 
 use super::error::LineError;
-use super::grammar::{Rule, is_altered, without_counters};
+use super::grammar::{Rule, is_altered, until_blank, without_blanks, without_counters};
 use super::table::TracedTable;
 
 enum_of_words! {
@@ -103,8 +103,9 @@ impl Chains {
     pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
         match command {
             RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,
-            RestoreCommand::Append(name, rule) => self.append(name, vec![rule])?,
-            RestoreCommand::Insert(name, number, rule) => {
+            RestoreCommand::Append(name, spec) => self.append(name, vec![appended(spec)])?,
+            RestoreCommand::Insert(name, number, spec) => {
+                let rule = spec.parse()?;
                 let rules = &mut self.chain_mut(name)?.rules;
                 match number.checked_sub(1) {
                     Some(at) if at <= rules.len() => rules.insert(at, rule),
@@ -167,16 +168,17 @@ impl Chains {
     }
 }
 
-/// Command on one line of a table.
-#[derive(Debug, PartialEq, Eq)]
+/// Command on one line of a table; rules are not parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestoreCommand<'a> {
     /// `:CHAIN policy`, `-N` and `-P`: creates or flushes a user chain, sets the policy of a
     /// built-in one.
     Declare(&'a str, Option<ChainPolicy>),
-    /// `-A`.
-    Append(&'a str, Rule),
-    /// `-I`, before the rule of that number, counted from 1.
-    Insert(&'a str, usize, Rule),
+    /// `-A` with a chain and the text of a rule, which [`appended`] parses.
+    Append(&'a str, &'a str),
+    /// `-I` with a chain, the number of the rule to insert before, counted from 1, and the text of
+    /// a rule.
+    Insert(&'a str, usize, &'a str),
     /// `-F` with a chain.
     Flush(&'a str),
     /// `-X` with a chain.
@@ -201,10 +203,10 @@ pub(super) fn parse_command(line: &str) -> Result<RestoreCommand<'_>, LineError>
     Ok(match verb {
         "-S" | "--list-rules" | "-L" | "--list" | "-Z" | "--zero" => RestoreCommand::Nothing,
         _ if chain.is_empty() => return Err(LineError::UnknownCommand(line.to_owned())),
-        "-A" | "--append" => RestoreCommand::Append(chain, appended(rest)),
+        "-A" | "--append" => RestoreCommand::Append(chain, rest),
         "-I" | "--insert" => {
             let (number, rest) = split_number(rest);
-            RestoreCommand::Insert(chain, number.unwrap_or(1), rest.parse()?)
+            RestoreCommand::Insert(chain, number.unwrap_or(1), rest)
         }
         "-F" | "--flush" => RestoreCommand::Flush(chain),
         "-X" | "--delete-chain" => RestoreCommand::Remove(chain),
@@ -215,7 +217,7 @@ pub(super) fn parse_command(line: &str) -> Result<RestoreCommand<'_>, LineError>
 }
 
 /// Parses the rule of `-A`, or keeps it as text.
-fn appended(spec: &str) -> Rule {
+pub(super) fn appended(spec: &str) -> Rule {
     match spec.parse() {
         Ok(rule) if !is_altered(spec, &rule) => rule,
         _ => Rule::unparsed(spec),
@@ -227,9 +229,10 @@ fn parse_policy(chain: &str, text: &str) -> Result<ChainPolicy, LineError> {
 }
 
 pub(super) fn split_word(text: &str) -> (&str, &str) {
-    let text = text.trim_start();
-    text.split_once([' ', '\t'])
-        .map_or((text, ""), |(word, rest)| (word, rest.trim()))
+    let text = without_blanks(text);
+    until_blank(text).map_or((text, ""), |(word, rest)| {
+        (word, without_blanks(rest).trim_end())
+    })
 }
 
 pub(super) fn split_number(text: &str) -> (Option<usize>, &str) {

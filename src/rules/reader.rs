@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::chain::Chains;
-use super::chain::{RestoreCommand, parse_command};
+use super::chain::{RestoreCommand, appended, parse_command};
 use super::error::{LineError, ParseError};
 use super::grammar::Rule;
 use super::table::TracedTable;
@@ -41,10 +41,6 @@ enum OpenTable {
 }
 
 /// Line that is neither blank nor a comment.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all lines are commands: a box for each costs more than it saves"
-)]
 enum ParsedLine<'t> {
     Table(&'t str),
     Commit,
@@ -73,16 +69,16 @@ impl<'t> ParsedPiece<'t> {
                 None if text == "COMMIT" => ParsedLine::Commit,
                 None => match (parse_command(text), lines.last_mut()) {
                     (
-                        Ok(RestoreCommand::Append(chain, rule)),
+                        Ok(RestoreCommand::Append(chain, spec)),
                         Some((_, ParsedLine::Rules(last, rules))),
                     ) if chain == *last => {
-                        rules.push(rule);
+                        rules.push(appended(spec));
                         continue;
                     }
-                    (Ok(RestoreCommand::Append(chain, rule)), _) => {
+                    (Ok(RestoreCommand::Append(chain, spec)), _) => {
                         // As many as an endpoint chain has; most chains are of endpoints.
                         let mut rules = Vec::with_capacity(2);
-                        rules.push(rule);
+                        rules.push(appended(spec));
                         ParsedLine::Rules(chain, rules)
                     }
                     (command, _) => ParsedLine::Command(text, command),

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::{iter, mem};
 
+use memchr::memmem;
+
 use super::proxy_report;
 use super::rules::{RuleOrigin, RuleSnapshot, Verified, WrittenRules};
 use crate::cli::daemon;
@@ -138,8 +140,10 @@ fn end_of_rules(text: &str) -> usize {
     if text.starts_with(TITLE) {
         return 0;
     }
-    let title = ["\n", TITLE].concat();
-    text.find(&title).map_or(text.len(), |at| at + 1)
+    let bytes = text.as_bytes();
+    let mut found = memmem::find_iter(bytes, TITLE);
+    let begins_line = |at: &usize| at.checked_sub(1).and_then(|at| bytes.get(at)) == Some(&b'\n');
+    found.find(begins_line).unwrap_or(text.len())
 }
 
 fn family_of(title: &str) -> Option<IpFamily> {

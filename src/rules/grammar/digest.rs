@@ -12,7 +12,7 @@ use super::condition::{Network, PortRange};
 use super::matches::{WHOLE_V4, WHOLE_V6};
 use super::probability::Probability;
 use super::rule::{Rule, protocol, without_counters};
-use super::token::{Flag, next_flag, tokens};
+use super::token::{Flag, Tokens, next_flag, tokens};
 
 /// Digest of the rules of one chain, in their order. Different rules have, but for one chance in
 /// 2^64, different digests.
@@ -90,7 +90,8 @@ fn rule_digest(text: &str) -> Option<u64> {
 
 /// Returns the digest of a rule that has only options that [`RuleOptions::take`] knows.
 fn known(text: &str) -> Option<u64> {
-    let words = tokens(without_counters(text)).ok()?;
+    let mut words = Tokens::new();
+    tokens(without_counters(text), &mut words).ok()?;
     let mut options = RuleOptions::default();
     let mut rest = words.as_slice();
     while !rest.is_empty() {

@@ -22,4 +22,4 @@ pub(super) use rule::is_altered;
 pub(crate) use rule::without_counters;
 pub(crate) use target::Target;
 pub(crate) use token::Extension;
-pub(super) use token::ExtensionOption;
+pub(super) use token::{ExtensionOption, until_blank, without_blanks};

@@ -12,10 +12,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::condition::{Negatable, Network};
 use super::matches::Match;
 use super::target::Target;
-use super::token::{Extension, Flag, OptionGroup, Word, next_flag, tokens};
+use super::token::{Extension, Flag, OptionGroup, Tokens, Word, next_flag, tokens, without_blanks};
 use crate::rules::error::LineError;
 
 /// Rule without the name of its chain.
@@ -123,7 +125,8 @@ impl FromStr for Rule {
 
     /// Parses the text after `-A CHAIN`; counters before it are skipped.
     fn from_str(text: &str) -> Result<Self, LineError> {
-        let words = tokens(without_counters(text))?;
+        let mut words = Tokens::new();
+        tokens(without_counters(text), &mut words)?;
         let mut parser = RuleParser::default();
         let mut rest = words.as_slice();
         while !rest.is_empty() {
@@ -137,10 +140,10 @@ impl FromStr for Rule {
 
 /// Strips the `[packets:bytes]` at the beginning of a line of `iptables-save -c`.
 pub(crate) fn without_counters(line: &str) -> &str {
-    let line = line.trim_start();
+    let line = without_blanks(line);
     line.strip_prefix('[')
         .and_then(|rest| rest.split_once(']'))
-        .map_or(line, |(_, rest)| rest.trim_start())
+        .map_or(line, |(_, rest)| without_blanks(rest))
 }
 
 /// Extension that gets the next option other than addresses, interfaces and protocol.
@@ -161,7 +164,7 @@ enum Current {
 #[derive(Debug, Default)]
 struct RuleParser<'a> {
     rule: Rule,
-    matches: Vec<OptionGroup<'a>>,
+    matches: SmallVec<[OptionGroup<'a>; 4]>,
     target: OptionGroup<'a>,
     current: Current,
 }
@@ -190,7 +193,7 @@ impl<'a> RuleParser<'a> {
     fn open_match(&mut self, name: &'a str) {
         self.matches.push(OptionGroup {
             name,
-            flags: Vec::new(),
+            flags: SmallVec::new(),
         });
         self.current = Current::LastMatch;
     }
@@ -208,7 +211,7 @@ impl<'a> RuleParser<'a> {
         }
         self.matches.push(OptionGroup {
             name: implied_match(&self.rule, flag.name),
-            flags: vec![flag],
+            flags: smallvec![flag],
         });
     }
 

@@ -230,12 +230,10 @@ impl Transaction {
                 check_name(chain)?;
                 self.declare(chain, policy)
             }
-            RestoreCommand::Append(chain, rule) if rule.is_unparsed() => {
-                let rule = rule.to_string().parse()?;
-                self.append(chain, rule)
+            RestoreCommand::Append(chain, spec) => self.append(chain, spec.parse()?),
+            RestoreCommand::Insert(chain, number, spec) => {
+                self.insert(chain, number, spec.parse()?)
             }
-            RestoreCommand::Append(chain, rule) => self.append(chain, rule),
-            RestoreCommand::Insert(chain, number, rule) => self.insert(chain, number, rule),
             RestoreCommand::Flush(chain) => self.flush(chain),
             RestoreCommand::Remove(chain) => self.remove(chain),
             RestoreCommand::Nothing => Ok(()),

@@ -4,7 +4,8 @@ use super::*;
 
 #[track_caller]
 fn check(line: &str, expected: &[&str]) {
-    let found = tokens(line).unwrap();
+    let mut found = Tokens::new();
+    tokens(line, &mut found).unwrap();
     let texts: Vec<&str> = found.iter().map(|token| token.text.as_ref()).collect();
     assert_eq!(texts, expected, "{line}");
 }
@@ -20,7 +21,8 @@ fn words_and_quotes() {
     check(r#""a"b"#, &["a", "b"]);
     check(r"a\b", &[r"a\b"]);
     for open in [r#""a"#, r#""a\"#, r#"a""#] {
-        assert_eq!(tokens(open), Err(LineError::UnterminatedQuote), "{open}");
+        let read = tokens(open, &mut Tokens::new());
+        assert_eq!(read, Err(LineError::UnterminatedQuote), "{open}");
     }
 }
 
