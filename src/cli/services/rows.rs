@@ -31,7 +31,7 @@ pub(super) struct Row {
 pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
     let mut findings = RuleFindings::default();
     let mut shadowed = PerFamily::<Vec<FrontendConflict>>::default();
-    let mut rows: BTreeMap<PortName, PerFamily<Option<PortView>>> = BTreeMap::new();
+    let mut ports = PerFamily::default();
     for (family, rules) in snapshot.rules.as_ref().into_pairs() {
         let mut catalog = Catalog::read(rules);
         let gaps = catalog.mark_unreachable(rules, *snapshot.sources.get(family));
@@ -39,9 +39,7 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         *findings.stale.get_mut(family) = catalog.stale;
         *findings.unknown.get_mut(family) = catalog.unknown;
         *findings.gaps.get_mut(family) = gaps;
-        for (name, view) in catalog.ports {
-            *rows.entry(name).or_default().get_mut(family) = Some(view);
-        }
+        *ports.get_mut(family) = catalog.ports;
     }
     findings.conflicts = snapshot.conflicts.clone();
     findings
@@ -58,7 +56,7 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         let losers = conflicts.lost.iter().map(|conflict| &conflict.loser);
         losers.collect::<BTreeSet<_>>()
     });
-    let rows = rows.into_iter().map(|(name, views)| Row {
+    let rows = joined(ports).into_iter().map(|(name, views)| Row {
         declared_type: snapshot
             .service_types
             .as_ref()
@@ -85,6 +83,29 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         views,
     });
     (rows.collect(), findings)
+}
+
+/// Joins the service ports of both families, sorted by name.
+fn joined(
+    ports: PerFamily<BTreeMap<PortName, PortView>>,
+) -> Vec<(PortName, PerFamily<Option<PortView>>)> {
+    let of = |v4, v6| PerFamily { v4, v6 };
+    let v4 = ports.v4.into_iter();
+    let mut all: Vec<_> = v4
+        .map(|(name, view)| (name, of(Some(view), None)))
+        .collect();
+    let v6 = ports.v6.into_iter();
+    all.extend(v6.map(|(name, view)| (name, of(None, Some(view)))));
+    // Stable: of two with one name, that of IPv4 comes first.
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all.dedup_by(|(name, later), (earlier, views)| {
+        let is_same = name == earlier;
+        if is_same {
+            views.v6 = later.v6.take();
+        }
+        is_same
+    });
+    all
 }
 
 impl Row {
@@ -235,11 +256,11 @@ pub(super) fn sort_problems_first(rows: &mut [Row]) {
 }
 
 /// Returns the number of problems that no row has: missing jumps and fixed chains, and frontends
-/// that a service port without rules requests.
+/// that a service port without rules requests. `rows` are sorted by name.
 pub(super) fn unlisted_problems(rows: &[Row], findings: &RuleFindings, query: &PortQuery) -> usize {
-    let names: BTreeSet<&PortName> = rows.iter().map(|row| &row.name).collect();
+    let is_listed = |name| rows.binary_search_by(|row| row.name.cmp(name)).is_ok();
     let conflicts = findings.conflicts(query);
-    let unlisted = conflicts.filter(|(_, conflict)| !names.contains(&conflict.loser));
+    let unlisted = conflicts.filter(|(_, conflict)| !is_listed(&conflict.loser));
     findings.gaps().count() + unlisted.count()
 }
 

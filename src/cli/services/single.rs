@@ -16,7 +16,8 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.origin.desired)?;
     let query = query(args, &settings)?;
-    // The process ends after this: freeing each rule of a large cluster takes part of a second.
+    // The process ends after this: freeing each rule and row of a large cluster takes part of a
+    // second.
     let snapshot = ManuallyDrop::new(RuleSnapshot::load(&args.origin, &settings, report)?);
     let absence = snapshot.absence();
     if let Some(absence) = &absence {
@@ -25,7 +26,7 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     let progress = Progress::start("reading Services from the rules");
     let (rows, findings) = rows::rows(&snapshot);
     let named = rows::check(&query, &rows, &findings);
-    let mut rows = rows::selected(rows, &query);
+    let mut rows = ManuallyDrop::new(rows::selected(rows, &query));
     drop(progress);
     if args.counters {
         counters::add(&mut rows, &snapshot, args, &settings)?;

@@ -16,7 +16,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use query::PortName;
 pub(crate) use query::{
@@ -44,4 +44,6 @@ pub struct Catalog {
     pub shadowed: Vec<FrontendConflict>,
     /// Parts of the rules that may be of service ports and do not show which.
     pub unknown: UnknownRules,
+    /// Chains that mark packets, as far as a rule jumps to them.
+    used_marks: BTreeSet<&'static str>,
 }

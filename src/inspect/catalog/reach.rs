@@ -5,11 +5,11 @@
 //! a rule is on the way. Entry jumps and fixed chains belong to no service port, and are lost when
 //! a chain is flushed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::Catalog;
 use super::query::PortName;
@@ -146,10 +146,9 @@ pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> 
         return Vec::new();
     }
     let views = catalog.ports.values();
-    let owned: HashSet<&str> = views
-        .flat_map(|view| view.chains.iter().map(|name| &**name))
-        .collect();
-    let reached = reached_chains(rules);
+    let mut owned = HashSet::with_capacity(views.clone().map(|view| view.chains.len()).sum());
+    owned.extend(views.flat_map(|view| view.chains.iter().map(|name| &**name)));
+    let reached = reached_chains(rules, &owned);
     let names = rules.unsorted_chains(Table::Nat).map(|(name, _)| name);
     let stale = names.filter(|name| is_service_chain(name) && !owned.contains(name));
     let stale = stale.filter(|name| !reached.contains(name));
@@ -158,8 +157,9 @@ pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> 
     stale
 }
 
-/// Returns the chains of the nat table that are reached from chains of no service port.
-fn reached_chains(rules: &RuleSet) -> HashSet<&str> {
+/// Returns the chains of the nat table that are reached from chains of no service port, without the
+/// `owned` ones: service chains that these lead to are owned as well.
+fn reached_chains<'r>(rules: &'r RuleSet, owned: &HashSet<&str>) -> HashSet<&'r str> {
     let mut reached = HashSet::new();
     let others = rules.unsorted_chains(Table::Nat);
     let mut next: Vec<&str> = others
@@ -169,13 +169,14 @@ fn reached_chains(rules: &RuleSet) -> HashSet<&str> {
     while let Some(name) = next.pop() {
         let targets = rules.rules_of(Table::Nat, name).iter();
         let targets = targets.filter_map(Rule::target_chain);
+        let targets = targets.filter(|target| !owned.contains(target));
         next.extend(targets.filter(|target| reached.insert(*target)));
     }
     reached
 }
 
 /// Packets of a frontend.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ClaimedFrontend {
     ip: Option<IpAddr>,
     port: u16,
@@ -187,7 +188,7 @@ struct ClaimedFrontend {
 /// First owner of each frontend.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    first: BTreeMap<ClaimedFrontend, PortName>,
+    first: HashMap<ClaimedFrontend, PortName>,
     shadowed: Vec<FrontendConflict>,
 }
 
@@ -413,7 +414,8 @@ impl RulesetSource {
 
 impl Catalog {
     /// Marks frontends as unreachable that no jump leads to from outside, and returns what is
-    /// missing of the jumps and fixed chains that Services depend on.
+    /// missing of the jumps and fixed chains that Services depend on. `rules` are those that the
+    /// catalog was read from.
     pub fn mark_unreachable(&mut self, rules: &RuleSet, source: RulesetSource) -> Vec<RulesetGap> {
         let gaps = self.gaps(rules, source);
         let jumps = gaps.iter().filter_map(|gap| match gap {
@@ -432,18 +434,19 @@ impl Catalog {
         gaps
     }
 
-    /// Returns what is missing of the jumps and fixed chains that Services depend on.
+    /// Returns what is missing of the jumps and fixed chains that Services depend on. `rules` are
+    /// those that the catalog was read from.
     pub fn gaps(&self, rules: &RuleSet, source: RulesetSource) -> Vec<RulesetGap> {
         let jumps = RequiredJump::ALL.into_iter().filter(|jump| {
             let is_expected = source == RulesetSource::Kernel || *jump == RequiredJump::NodePorts;
             let is_needed = self.served_kinds().any(|kind| jump.leads_to(kind))
-                || (*jump == RequiredJump::Postrouting && is_masquerading(rules));
+                || (*jump == RequiredJump::Postrouting && self.is_masquerading(rules));
             is_expected && is_needed && !has_path(rules, jump.from(), jump.to())
         });
         let mut gaps: Vec<RulesetGap> = jumps.map(RulesetGap::Jump).collect();
         if source == RulesetSource::Kernel {
             let chains = RequiredChain::ALL.into_iter();
-            gaps.extend(chains.filter_map(|chain| chain_gap(rules, chain)));
+            gaps.extend(chains.filter_map(|chain| self.chain_gap(rules, chain)));
         }
         gaps
     }
@@ -453,23 +456,30 @@ impl Catalog {
         let with_chain = frontends.filter(|frontend| frontend.chain.is_some());
         with_chain.map(|frontend| frontend.kind)
     }
-}
 
-/// Reports whether a chain masquerades, so that a jump to it is missed.
-fn is_masquerading(rules: &RuleSet) -> bool {
-    let chain = RequiredChain::Postrouting;
-    rules.is_referenced(Table::Nat, chain.marks_in()) && chain_gap(rules, chain).is_none()
-}
-
-fn chain_gap(rules: &RuleSet, chain: RequiredChain) -> Option<RulesetGap> {
-    if !rules.is_referenced(Table::Nat, chain.marks_in()) {
-        return None;
+    /// Reports whether a chain masquerades, so that a jump to it is missed.
+    fn is_masquerading(&self, rules: &RuleSet) -> bool {
+        let chain = RequiredChain::Postrouting;
+        self.used_marks.contains(chain.marks_in()) && self.chain_gap(rules, chain).is_none()
     }
-    let Some(found) = rules.chain(Table::Nat, chain.name()) else {
-        return Some(RulesetGap::NoChain(chain));
-    };
-    let mut rules = found.rules.iter();
-    (!rules.any(|rule| chain.is_effect(rule))).then_some(RulesetGap::NoEffect(chain))
+
+    fn chain_gap(&self, rules: &RuleSet, chain: RequiredChain) -> Option<RulesetGap> {
+        if !self.used_marks.contains(chain.marks_in()) {
+            return None;
+        }
+        let Some(found) = rules.chain(Table::Nat, chain.name()) else {
+            return Some(RulesetGap::NoChain(chain));
+        };
+        let mut rules = found.rules.iter();
+        (!rules.any(|rule| chain.is_effect(rule))).then_some(RulesetGap::NoEffect(chain))
+    }
+}
+
+/// Returns the chains that mark packets, as far as a rule jumps to them.
+pub(super) fn used_marks(rules: &RuleSet) -> BTreeSet<&'static str> {
+    let mut marks = BTreeSet::from(RequiredChain::ALL.map(RequiredChain::marks_in));
+    marks.retain(|chain| rules.is_referenced(Table::Nat, chain));
+    marks
 }
 
 /// Mode of a proxy, as far as rules of iptables show it.

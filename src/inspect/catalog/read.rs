@@ -9,9 +9,11 @@ use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
 
+use hashbrown::HashMap;
+
 use super::Catalog;
 use super::query::{PortName, UnknownRules};
-use super::reach::{Owners, dispatch_rules, leads_to_endpoint, stale_chains};
+use super::reach::{Owners, dispatch_rules, leads_to_endpoint, stale_chains, used_marks};
 use super::view::{
     EndpointView, FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
@@ -24,15 +26,26 @@ impl Catalog {
     /// Reads the rules of one IP family. Those of dispatch trees count as rules of their dispatch
     /// chain.
     pub fn read(rules: &RuleSet) -> Self {
-        let mut catalog = Self {
-            unknown: unknown_rules(rules),
-            ..Self::default()
-        };
-        // In the order in which packets traverse the chains: the first owner of a frontend has it.
-        let mut owners = Owners::default();
-        catalog.read_virtual_ips(rules, &mut owners);
-        catalog.read_node_ports(rules, &mut owners);
-        catalog.read_filter_chains(rules, &mut owners);
+        let mut catalog = Self::default();
+        let mut dispatch = DispatchReader::default();
+        thread::scope(|scope| {
+            // Looks at each rule, which takes as long as reading the dispatch chains.
+            scope.spawn(|| {
+                catalog.unknown = unknown_rules(rules);
+                catalog.used_marks = used_marks(rules);
+            });
+            // In the order in which packets traverse the chains: the first owner of a frontend has
+            // it.
+            dispatch.read_virtual_ips(rules);
+            dispatch.read_node_ports(rules);
+            dispatch.read_filter_chains(rules);
+        });
+        let DispatchReader { mut ports, owners } = dispatch;
+        // Only the names are sorted: to move a view takes ten times as long.
+        let mut names: Vec<PortName> = ports.keys().cloned().collect();
+        names.sort_unstable();
+        let sorted = names.iter().filter_map(|name| ports.remove_entry(name));
+        catalog.ports = sorted.collect();
         let mut views: Vec<&mut PortView> = catalog.ports.values_mut().collect();
         read_all_chains(&mut views, rules);
         catalog.shadowed = owners.into_shadowed();
@@ -49,7 +62,34 @@ impl Catalog {
             .collect()
     }
 
-    fn read_virtual_ips(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    /// Marks the frontends as unreachable that another Service has.
+    fn mark_shadowed(&mut self) {
+        for conflict in &self.shadowed {
+            let Some(view) = self.ports.get_mut(&conflict.loser) else {
+                continue;
+            };
+            let is_meant = |frontend: &&mut FrontendView| {
+                let key = (frontend.kind, frontend.ip, frontend.port);
+                key == (conflict.kind, conflict.ip, conflict.port)
+            };
+            for frontend in view.frontends.iter_mut().filter(is_meant) {
+                frontend.disposition = FrontendDisposition::Unreachable;
+                frontend.unreachable_from = TrafficOrigin::ALL.into();
+            }
+        }
+    }
+}
+
+/// Reader of dispatch chains: service ports with the frontends that were read, and the owners of
+/// these. Each rule looks up its service port, in any order, so that they are not sorted yet.
+#[derive(Default)]
+struct DispatchReader {
+    ports: HashMap<PortName, PortView>,
+    owners: Owners,
+}
+
+impl DispatchReader {
+    fn read_virtual_ips(&mut self, rules: &RuleSet) {
         for rule in dispatch_rules(rules, DispatchChain::NatServices) {
             let Some((name, comment)) = self.port_of(rule) else {
                 continue;
@@ -67,23 +107,23 @@ impl Catalog {
                     Some(ChainKind::Endpoint) | None => continue,
                 },
             };
-            self.add_served(name, rule, kind, owners);
+            self.add_served(name, rule, kind);
         }
     }
 
-    fn read_node_ports(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    fn read_node_ports(&mut self, rules: &RuleSet) {
         for rule in dispatch_rules(rules, DispatchChain::NatNodePorts) {
             // A rule with a destination only counts packets to loopback.
             if let Some((name, _)) = self.port_of(rule)
                 && rule.destination.is_none()
             {
-                self.add_served(name, rule, FrontendKind::NodePort, owners);
+                self.add_served(name, rule, FrontendKind::NodePort);
             }
         }
     }
 
     /// Reads frontends that are dropped or rejected, and health check node ports.
-    fn read_filter_chains(&mut self, rules: &RuleSet, owners: &mut Owners) {
+    fn read_filter_chains(&mut self, rules: &RuleSet) {
         let chains = [
             (DispatchChain::FilterServices, FrontendKind::ClusterIp),
             (
@@ -127,7 +167,7 @@ impl Catalog {
                     unreachable_from: BTreeSet::new(),
                     chain: None,
                 };
-                owners.claim(&name, &frontend);
+                self.owners.claim(&name, &frontend);
                 add_unserved(self.ports.entry(name).or_default(), frontend);
             }
         }
@@ -142,7 +182,7 @@ impl Catalog {
     }
 
     /// Adds the frontend of a rule that jumps to a chain of the service port.
-    fn add_served(&mut self, name: PortName, rule: &Rule, kind: FrontendKind, owners: &mut Owners) {
+    fn add_served(&mut self, name: PortName, rule: &Rule, kind: FrontendKind) {
         let target = rule.target_chain();
         let (Some(chain), Some(port)) = (
             target.filter(|chain| *chain != KUBE_MARK_MASQ),
@@ -160,27 +200,10 @@ impl Catalog {
         };
         // A rule with more conditions leaves packets to the rules after it.
         if rule.source.is_none() && rule.in_interface.is_none() {
-            owners.claim(&name, &frontend);
+            self.owners.claim(&name, &frontend);
         }
         let view = self.ports.entry(name).or_default();
         view.frontends.push(frontend);
-    }
-
-    /// Marks the frontends as unreachable that another Service has.
-    fn mark_shadowed(&mut self) {
-        for conflict in &self.shadowed {
-            let Some(view) = self.ports.get_mut(&conflict.loser) else {
-                continue;
-            };
-            let is_meant = |frontend: &&mut FrontendView| {
-                let key = (frontend.kind, frontend.ip, frontend.port);
-                key == (conflict.kind, conflict.ip, conflict.port)
-            };
-            for frontend in view.frontends.iter_mut().filter(is_meant) {
-                frontend.disposition = FrontendDisposition::Unreachable;
-                frontend.unreachable_from = TrafficOrigin::ALL.into();
-            }
-        }
     }
 }
 
@@ -251,20 +274,20 @@ fn read_all_chains(views: &mut [&mut PortView], rules: &RuleSet) {
 fn read_chains(view: &mut PortView, rules: &RuleSet) {
     let frontends = view.frontends.iter();
     let first = frontends.filter_map(|frontend| frontend.chain.clone());
-    let mut waiting: BTreeSet<Box<str>> = first.collect();
-    while let Some(name) = waiting.pop_first() {
-        let Some(chain) = rules.chain(Table::Nat, &name) else {
+    let first: Vec<Box<str>> = first.collect();
+    let mut waiting: Vec<&str> = first.iter().map(|name| &**name).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(name) = waiting.pop() {
+        let Some(chain) = rules.chain(Table::Nat, name).filter(|_| seen.insert(name)) else {
             continue;
         };
         view.rules += chain.rules.len();
         let unreadable = chain.rules.iter().filter(|rule| rule.is_unparsed());
         view.unreadable_rules += unreadable.count();
         let targets = chain.rules.iter().filter_map(Rule::target_chain);
-        let unseen =
-            targets.filter(|target| is_service_chain(target) && !view.chains.contains(*target));
-        waiting.extend(unseen.map(Box::from));
-        view.chains.insert(name);
+        waiting.extend(targets.filter(|target| is_service_chain(target)));
     }
+    view.chains = seen.into_iter().map(Box::from).collect();
     read_empty_local_chains(view, rules);
     for frontend in &mut view.frontends {
         let Some(chain) = frontend.chain.as_deref() else {

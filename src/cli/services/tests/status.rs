@@ -44,3 +44,23 @@ fn reports_of_a_service_come_before_its_rules() {
     });
     assert_eq!(both, ServiceCondition::OverLimit);
 }
+
+#[test]
+fn a_service_port_of_both_families_is_one_row() {
+    let rows_of = |in_v6: &str| {
+        let mut snapshot = RuleSnapshot::default();
+        snapshot.rules.v4 = RuleSet::parse(RULES).unwrap();
+        snapshot.rules.v6 = RuleSet::parse(&RULES.replace("shop/web", in_v6)).unwrap();
+        let (rows, _) = super::rows(&snapshot);
+        let shown = rows.iter().map(|row| {
+            let families = row.views().map(|(family, view)| (family, view.rules));
+            (row.name.name.to_string(), families.collect::<Vec<_>>())
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let (v4, v6) = ((IpFamily::V4, 3), (IpFamily::V6, 3));
+    let row = |name: &str, families: &[_]| (name.to_owned(), families.to_owned());
+    assert_eq!(rows_of("shop/web"), [row("shop/web:http", &[v4, v6])]);
+    let two = [row("a/last:http", &[v6]), row("shop/web:http", &[v4])];
+    assert_eq!(rows_of("a/last"), two);
+}
