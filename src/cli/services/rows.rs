@@ -85,26 +85,19 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
     (rows.collect(), findings)
 }
 
-/// Joins the service ports of both families, sorted by name.
+/// Joins the service ports of both families.
 fn joined(
     ports: PerFamily<BTreeMap<PortName, PortView>>,
-) -> Vec<(PortName, PerFamily<Option<PortView>>)> {
-    let of = |v4, v6| PerFamily { v4, v6 };
+) -> BTreeMap<PortName, PerFamily<Option<PortView>>> {
     let v4 = ports.v4.into_iter();
-    let mut all: Vec<_> = v4
-        .map(|(name, view)| (name, of(Some(view), None)))
-        .collect();
-    let v6 = ports.v6.into_iter();
-    all.extend(v6.map(|(name, view)| (name, of(None, Some(view)))));
-    // Stable: of two with one name, that of IPv4 comes first.
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
-    all.dedup_by(|(name, later), (earlier, views)| {
-        let is_same = name == earlier;
-        if is_same {
-            views.v6 = later.v6.take();
-        }
-        is_same
-    });
+    let of_v4 = |view| PerFamily {
+        v4: Some(view),
+        v6: None,
+    };
+    let mut all: BTreeMap<_, _> = v4.map(|(name, view)| (name, of_v4(view))).collect();
+    for (name, view) in ports.v6 {
+        all.entry(name).or_default().v6 = Some(view);
+    }
     all
 }
 

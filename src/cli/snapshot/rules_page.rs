@@ -140,10 +140,9 @@ fn end_of_rules(text: &str) -> usize {
     if text.starts_with(TITLE) {
         return 0;
     }
-    let bytes = text.as_bytes();
-    let mut found = memmem::find_iter(bytes, TITLE);
-    let begins_line = |at: &usize| at.checked_sub(1).and_then(|at| bytes.get(at)) == Some(&b'\n');
-    found.find(begins_line).unwrap_or(text.len())
+    let title = ["\n", TITLE].concat();
+    let found = memmem::find(text.as_bytes(), title.as_bytes());
+    found.map_or(text.len(), |at| at + 1)
 }
 
 fn family_of(title: &str) -> Option<IpFamily> {

@@ -273,9 +273,8 @@ fn read_all_chains(views: &mut [&mut PortView], rules: &RuleSet) {
 /// Follows the jumps from the frontends.
 fn read_chains(view: &mut PortView, rules: &RuleSet) {
     let frontends = view.frontends.iter();
-    let first = frontends.filter_map(|frontend| frontend.chain.clone());
-    let first: Vec<Box<str>> = first.collect();
-    let mut waiting: Vec<&str> = first.iter().map(|name| &**name).collect();
+    let first = frontends.filter_map(|frontend| frontend.chain.as_deref());
+    let mut waiting: Vec<&str> = first.collect();
     let mut seen = BTreeSet::new();
     while let Some(name) = waiting.pop() {
         let Some(chain) = rules.chain(Table::Nat, name).filter(|_| seen.insert(name)) else {

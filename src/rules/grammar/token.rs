@@ -41,7 +41,7 @@ pub(super) fn tokens<'a>(line: &'a str, found: &mut Tokens<'a>) -> Result<(), Li
     let mut rest = without_blanks(line);
     while !rest.is_empty() {
         let mut bytes = rest.bytes();
-        let end = bytes.position(|byte| matches!(byte, b' ' | b'\t' | b'"'));
+        let end = bytes.position(|byte| is_blank(byte) || byte == b'"');
         let end = end.unwrap_or(rest.len());
         let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let (token, after) = match after.strip_prefix('"') {
