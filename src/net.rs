@@ -206,6 +206,11 @@ impl<T> PerFamily<T> {
     pub fn into_pairs(self) -> [(IpFamily, T); 2] {
         [(IpFamily::V4, self.v4), (IpFamily::V6, self.v6)]
     }
+
+    /// Returns references to both values with their family, IPv4 first.
+    pub fn pairs(&self) -> impl Iterator<Item = (IpFamily, &T)> + Clone {
+        self.as_ref().into_pairs().into_iter()
+    }
 }
 
 /// Transport port, 1 to 65535. "No port" is `None`, never zero.

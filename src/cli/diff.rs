@@ -368,7 +368,7 @@ impl Sides {
                 ));
             }
         }
-        for (family, other) in self.live.other_backends.as_ref().into_pairs() {
+        for (family, other) in self.live.other_backends.pairs() {
             if let Some((other, _)) = other {
                 report.print_one(&format_args!(
                     "{live}: {family} rules of a proxy in backend {other} are not compared, and \

@@ -111,8 +111,7 @@ struct FamilyBody {
 
 impl HealthBody<'_> {
     fn new(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> Self {
-        let families = report.families.as_ref().into_pairs();
-        let families = families.into_iter();
+        let families = report.families.pairs();
         let families =
             families.filter_map(|(family, report)| Some((family.as_str(), report.as_ref()?)));
         let newest = families

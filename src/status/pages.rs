@@ -118,13 +118,13 @@ impl StatusPages {
     }
 
     fn shadow_document(&self, now: Timestamp) -> Option<ShadowDocument> {
-        let families = self.shadow.as_ref()?.as_ref().into_pairs();
+        let families = self.shadow.as_ref()?.pairs();
         Some(ShadowDocument {
             node: self.node.clone(),
             version: self.version.to_owned(),
             started_at: self.started,
             observed_at: now,
-            families: families.map(|(_, log)| log.get()).into(),
+            families: families.map(|(_, log)| log.get()).collect(),
         })
     }
 
@@ -137,8 +137,8 @@ impl StatusPages {
     }
 
     fn family_statuses(&self, now: Timestamp) -> Vec<FamilyStatus> {
-        let families = self.families.as_ref().into_pairs();
-        families.map(|(_, log)| log.status(now)).into()
+        let families = self.families.pairs();
+        families.map(|(_, log)| log.status(now)).collect()
     }
 
     fn status(&self, now: Timestamp) -> StatusDocument {

@@ -27,10 +27,9 @@ pub(super) fn add(
 ) -> anyhow::Result<()> {
     let read;
     let (counters, last_full_syncs) = if let RuleOrigin::Saved(_) = snapshot.origin {
-        let families = snapshot.counters.as_ref().into_pairs().into_iter();
-        let mut counters = families.map(|(_, counters)| counters);
+        let mut counters = snapshot.counters.pairs();
         anyhow::ensure!(
-            rows.is_empty() || counters.any(|counters| !counters.is_empty()),
+            rows.is_empty() || counters.any(|(_, counters)| !counters.is_empty()),
             "{} has no counters\nhint: save with `iptables-save -c`",
             snapshot.origin
         );
@@ -94,7 +93,7 @@ pub(super) fn write(
 }
 
 fn counters(row: &Row) -> impl Iterator<Item = &PortCounters> {
-    let counters = row.counters.as_ref().into_pairs().into_iter();
+    let counters = row.counters.pairs();
     counters.filter_map(|(_, counters)| counters.as_ref())
 }
 

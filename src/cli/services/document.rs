@@ -78,7 +78,7 @@ fn findings_of(snapshot: &RuleSnapshot, findings: &RuleFindings, query: &PortQue
     }
     let stale = findings.stale();
     let stale = stale.map(|(family, chain)| json!({"family": family.as_str(), "chain": chain}));
-    let unknown = findings.unknown.as_ref().into_pairs().into_iter();
+    let unknown = findings.unknown.pairs();
     let unknown = unknown.filter(|(_, unknown)| !unknown.is_none());
     let unknown = unknown.map(|(family, unknown)| {
         json!({

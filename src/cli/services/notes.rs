@@ -47,7 +47,7 @@ pub(super) fn note(findings: &RuleFindings, query: &PortQuery, output: ServicesO
         }
     });
     if query.is_all() && output.is_table() {
-        for (family, chains) in findings.stale.as_ref().into_pairs() {
+        for (family, chains) in findings.stale.pairs() {
             text.push_str(&stale_note(family, chains));
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn note(findings: &RuleFindings, query: &PortQuery, output: ServicesO
 }
 
 fn note_conflicts(text: &mut String, findings: &RuleFindings, query: &PortQuery) {
-    for (family, conflicts) in findings.conflicts.as_ref().into_pairs() {
+    for (family, conflicts) in findings.conflicts.pairs() {
         let all = findings.conflicts(query).filter(|(of, _)| *of == family);
         let mut named = 0;
         for (_, conflict) in all.take(MAX_CONFLICTS) {
@@ -97,7 +97,7 @@ fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
 }
 
 pub(super) fn quarantine_note(quarantined: &PerFamily<ServiceNames>) -> String {
-    let families = quarantined.as_ref().into_pairs().into_iter();
+    let families = quarantined.pairs();
     let notes = families.filter(|(_, ServiceNames(names))| !names.is_empty());
     let notes = notes.map(|(family, ServiceNames(names))| {
         let (count, names) = (names.len(), names.join(", "));

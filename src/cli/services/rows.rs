@@ -32,7 +32,7 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
     let mut findings = RuleFindings::default();
     let mut shadowed = PerFamily::<Vec<FrontendConflict>>::default();
     let mut ports = PerFamily::default();
-    for (family, rules) in snapshot.rules.as_ref().into_pairs() {
+    for (family, rules) in snapshot.rules.pairs() {
         let mut catalog = Catalog::read(rules);
         let gaps = catalog.mark_unreachable(rules, *snapshot.sources.get(family));
         shadowed.get_mut(family).append(&mut catalog.shadowed);
@@ -142,15 +142,14 @@ impl Row {
     }
 
     /// Returns the rules of each family that has the service port.
-    pub(super) fn views(&self) -> impl Iterator<Item = (IpFamily, &PortView)> {
-        let pairs = self.views.as_ref().into_pairs().into_iter();
+    pub(super) fn views(&self) -> impl Iterator<Item = (IpFamily, &PortView)> + Clone {
+        let pairs = self.views.pairs();
         pairs.filter_map(|(family, view)| Some((family, view.as_ref()?)))
     }
 
     /// Returns the port numbers of its frontends, of both families.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u16> + Clone {
-        let views = [&self.views.v4, &self.views.v6].into_iter();
-        views.flatten().flat_map(PortView::numbers)
+        self.views().flat_map(|(_, view)| view.numbers())
     }
 
     fn has_cluster_ip(&self) -> bool {
@@ -212,8 +211,7 @@ impl RuleFindings {
         &self,
         query: &PortQuery,
     ) -> impl Iterator<Item = (IpFamily, &FrontendConflict)> {
-        let pairs = self.conflicts.as_ref().into_pairs().into_iter();
-        let all = pairs.flat_map(|(family, conflicts)| {
+        let all = self.conflicts.pairs().flat_map(|(family, conflicts)| {
             let lost = conflicts.lost.iter();
             lost.map(move |conflict| (family, conflict))
         });
@@ -222,13 +220,13 @@ impl RuleFindings {
 
     /// Returns the chains that no service port has.
     pub(super) fn stale(&self) -> impl Iterator<Item = (IpFamily, &str)> {
-        let pairs = self.stale.as_ref().into_pairs().into_iter();
+        let pairs = self.stale.pairs();
         pairs.flat_map(|(family, chains)| chains.iter().map(move |chain| (family, &**chain)))
     }
 
     /// Returns the missing jumps and fixed chains that service ports depend on.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (IpFamily, RulesetGap)> {
-        let pairs = self.gaps.as_ref().into_pairs().into_iter();
+        let pairs = self.gaps.pairs();
         pairs.flat_map(|(family, gaps)| gaps.iter().map(move |gap| (family, *gap)))
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn snapshot(
         service_types: Some(service_types),
         ..RuleSnapshot::default()
     };
-    for (family, tracker) in trackers.as_ref().into_pairs() {
+    for (family, tracker) in trackers.pairs() {
         let options = &options(config, family, tracker)?;
         *snapshot.rules.get_mut(family) = RenderSide { tracker, options }.rules()?.0;
         *snapshot.pods.get_mut(family) = match &options.local_traffic {

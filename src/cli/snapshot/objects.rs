@@ -379,8 +379,8 @@ fn depends_on_locality(state: &ServiceState) -> bool {
 }
 
 fn states(trackers: &PerFamily<Tracker>) -> impl Iterator<Item = &ServiceState> {
-    let pairs = trackers.as_ref().into_pairs().into_iter();
-    pairs.flat_map(|(_, tracker)| tracker.all().map(|(_, state)| state))
+    let all = trackers.pairs().flat_map(|(_, tracker)| tracker.all());
+    all.map(|(_, state)| state)
 }
 
 fn endpoints(state: &ServiceState) -> impl Iterator<Item = &Endpoint> {

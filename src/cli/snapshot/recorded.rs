@@ -86,7 +86,7 @@ fn has_services(rules: &RuleSet) -> bool {
 
 /// Warns if the backend that is not shown has rules of a proxy.
 fn warn_of_other_backend(snapshot: &RuleSnapshot) {
-    let others = snapshot.other_backends.as_ref().into_pairs().into_iter();
+    let others = snapshot.other_backends.pairs();
     let others = others.filter_map(|(family, other)| Some((family, other.as_ref()?.0)));
     let others: Vec<(IpFamily, Backend)> = others.collect();
     let (RuleOrigin::Live(shown), Some((_, other))) = (&snapshot.origin, others.first()) else {

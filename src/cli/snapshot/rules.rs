@@ -232,8 +232,8 @@ impl RuleSnapshot {
     pub(in crate::cli) fn node_rules(&self, node_ips: &[IpAddr]) -> Vec<NodeRules<'_>> {
         let mut addresses = self.node_addresses.clone();
         addresses.extend(node_ips.iter().map(IpAddr::to_canonical));
-        let pairs = self.rules.as_ref().into_pairs().into_iter();
-        let read = pairs.filter(|(family, _)| self.families.contains(family));
+        let rules = self.rules.pairs();
+        let read = rules.filter(|(family, _)| self.families.contains(family));
         let of_family = |(family, rules)| {
             // A node may do without mangle; then it is not in a complete dump.
             let mut missing_tables = self.missing_tables.get(family).clone();
@@ -251,13 +251,10 @@ impl RuleSnapshot {
 
     /// Reports whether this machine has no rules of any proxy, in either backend.
     pub(in crate::cli) fn is_of_no_node(&self) -> bool {
-        let rules = self.rules.as_ref().into_pairs().into_iter();
-        let others = self.other_backends.as_ref().into_pairs().into_iter();
+        let (mut rules, mut others) = (self.rules.pairs(), self.other_backends.pairs());
         matches!(self.origin, RuleOrigin::Live(_))
-            && rules
-                .clone()
-                .all(|(_, rules)| ProxyMode::of(rules).is_none())
-            && others.clone().all(|(_, other)| other.is_none())
+            && !rules.any(|(_, rules)| ProxyMode::of(rules).is_some())
+            && !others.any(|(_, other)| other.is_some())
     }
 
     /// Returns a sentence if the rules are not those of a kube-proxy in mode iptables.
