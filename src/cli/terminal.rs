@@ -87,21 +87,16 @@ const NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Note on stderr about something that takes long; none if this is dropped before [`NOTE_DELAY`].
 #[derive(Debug)]
-pub(super) struct Progress {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(super) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
     /// Starts to wait for an activity of this machine, which is noted on a terminal only: elsewhere
     /// the output would depend on the load of the machine.
     pub(super) fn start(activity: impl Into<String>) -> Self {
         if io::stderr().is_terminal() {
-            return Self::waiting_for(activity);
-        }
-        Self {
-            stop: None,
-            thread: None,
+            Self::waiting_for(activity)
+        } else {
+            Self(None)
         }
     }
 
@@ -114,17 +109,14 @@ impl Progress {
                 note(&activity);
             }
         });
-        Self {
-            stop: Some(stop),
-            thread: Some(thread),
-        }
+        Self(Some((stop, thread)))
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
             // It has no reason to panic, and no result.
             let _ = thread.join();
         }

@@ -4,6 +4,7 @@
 
 use super::report::{CheckGroup, CheckResult};
 use crate::cli::runtime::runtime;
+use crate::cli::terminal::Progress;
 use crate::host::{Binaries, Exec, ExecOptions, Iptables, RestoreError, in_own_network};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
@@ -75,6 +76,7 @@ const FEATURES: [Feature; 13] = {
 
 /// Tries all features with these binaries.
 pub(super) fn examine(binaries: &[Binaries]) -> CheckGroup {
+    let _progress = Progress::start("trying matches and targets in a network namespace");
     let mut checks = Vec::new();
     for binaries in binaries {
         match in_own_network(|| try_all(binaries)) {

@@ -8,11 +8,11 @@ mod network;
 mod programs;
 mod report;
 
-use self::report::{CheckGroup, CheckReport};
-use super::terminal::{self, Progress};
+use self::report::CheckReport;
+use super::terminal;
 use crate::cli::runtime::runtime;
 use crate::config::{CheckArgs, OutputArg};
-use crate::host::{BackendChoice, Binaries};
+use crate::host::BackendChoice;
 use crate::sync::SyncMode;
 
 /// Examines all, and prints the results. Returns whether nothing failed.
@@ -40,7 +40,7 @@ fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
     let (choice, mode) = used.unwrap_or((BackendChoice::default(), SyncMode::Restore));
     let (programs, binaries) = runtime.block_on(programs::examine(choice, mode));
     groups.push(programs);
-    groups.push(kernel_group(&binaries));
+    groups.push(kernel::examine(&binaries));
     groups.push(runtime.block_on(network::examine(&binaries)));
     drop(runtime);
     if let Some(config) = config {
@@ -50,9 +50,4 @@ fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
         }
     }
     Ok(CheckReport::new(groups))
-}
-
-fn kernel_group(binaries: &[Binaries]) -> CheckGroup {
-    let _progress = Progress::start("trying matches and targets in a network namespace");
-    kernel::examine(binaries)
 }

@@ -1,6 +1,5 @@
 //! Client of the nodes of a cluster, which asks one or all.
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -45,17 +44,12 @@ pub(in crate::cli) enum NodeAnswer {
 
 /// Reason for which a node did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}\nhint: {hint}")]
 pub(in crate::cli) struct NodeProblem {
     /// Sentence.
     pub problem: String,
     /// Next step.
     pub hint: String,
-}
-
-impl fmt::Display for NodeProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhint: {}", self.problem, self.hint)
-    }
 }
 
 impl NodeProblem {

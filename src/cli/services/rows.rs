@@ -236,16 +236,6 @@ pub(super) fn selected(mut rows: Vec<Row>, query: &PortQuery) -> Vec<Row> {
     rows
 }
 
-/// Keeps the rows that are not ok.
-pub(super) fn keep_problems(rows: &mut Vec<Row>) {
-    rows.retain(|row| row.status() != ServiceCondition::Ok);
-}
-
-/// Moves the rows that are not ok to the beginning.
-pub(super) fn sort_problems_first(rows: &mut [Row]) {
-    rows.sort_by_key(|row| row.status() == ServiceCondition::Ok);
-}
-
 /// Returns the number of problems that no row has: missing jumps and fixed chains, and frontends
 /// that a service port without rules requests. `rows` are sorted by name.
 pub(super) fn unlisted_problems(rows: &[Row], findings: &RuleFindings, query: &PortQuery) -> usize {

@@ -10,6 +10,7 @@ use crate::cli::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::cli::terminal::{self, Progress};
 use crate::config::{ServicesArgs, ServicesOutput};
 use crate::inspect::catalog::PortQuery;
+use crate::status::ServiceCondition;
 
 /// Prints the service ports that the flags select.
 pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
@@ -40,7 +41,7 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     let count = rows.len();
     let unlisted = rows::unlisted_problems(&rows, &findings, &query);
     if args.problems {
-        rows::keep_problems(&mut rows);
+        rows.retain(|row| row.status() != ServiceCondition::Ok);
     }
     let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
     terminal::stdout(|out| match args.output {
@@ -53,7 +54,7 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
             Ok(counters::write(out, &rows, is_wide, !args.no_headers)?)
         }
         ServicesOutput::Table | ServicesOutput::Wide => {
-            rows::sort_problems_first(&mut rows);
+            rows.sort_by_key(|row| row.status() == ServiceCondition::Ok);
             let is_wide = args.output == ServicesOutput::Wide;
             let columns = table::columns(is_wide, snapshot.service_types.is_some());
             Ok(table::write(out, &columns, &rows, !args.no_headers)?)

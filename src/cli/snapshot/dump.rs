@@ -15,9 +15,18 @@ pub(super) struct DumpPart<'t> {
 }
 
 impl<'t> DumpPart<'t> {
+    /// Splits a text by family. Rules of the other family become blank lines, so that lines keep
+    /// their numbers.
     pub(super) fn split(text: &'t str) -> Vec<Self> {
-        let parts = by_family(text).into_iter();
-        parts.map(|(family, text)| Self { family, text }).collect()
+        let programs: BTreeSet<IpFamily> = text.lines().filter_map(writer).collect();
+        let new = |family, text| Self { family, text };
+        match programs.first() {
+            None => vec![new(guess(text), Cow::Borrowed(text))],
+            Some(only) if programs.len() == 1 => vec![new(*only, Cow::Borrowed(text))],
+            Some(_) => IpFamily::ALL
+                .map(|family| new(family, part(text, family)))
+                .into(),
+        }
     }
 
     /// Returns the names of its tables, in order; one may be there twice.
@@ -115,19 +124,6 @@ impl<'t> Incompatible<'t> {
         } else {
             Self::Table(table)
         })
-    }
-}
-
-/// Splits a text by family. Rules of the other family become blank lines, so that lines keep their
-/// numbers.
-fn by_family(text: &str) -> Vec<(IpFamily, Cow<'_, str>)> {
-    let programs: BTreeSet<IpFamily> = text.lines().filter_map(writer).collect();
-    match programs.first() {
-        None => vec![(guess(text), Cow::Borrowed(text))],
-        Some(only) if programs.len() == 1 => vec![(*only, Cow::Borrowed(text))],
-        Some(_) => IpFamily::ALL
-            .map(|family| (family, part(text, family)))
-            .into(),
     }
 }
 

@@ -129,13 +129,8 @@ const MAX_FAILED: usize = 10;
 const MAX_KNOWN: usize = 4;
 
 /// Rulesets that daemons have, and what was found in them. The last one is first.
+#[derive(Default)]
 struct KnownRules<T>(Vec<(Vec<(IpFamily, String)>, T)>);
-
-impl<T> Default for KnownRules<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 impl<T: Clone> KnownRules<T> {
     /// Returns what is found in the rules of a node.
