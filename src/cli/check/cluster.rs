@@ -6,7 +6,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use super::report::{CheckGroup, CheckResult};
+use super::report::{CheckGroup, CheckResult, NO_ANSWER};
 use crate::cli::snapshot::{ask, list_error};
 use crate::clock;
 use crate::config::{Config, Source};
@@ -18,7 +18,6 @@ use crate::watch::api::{self, ApiClient, ClusterSnapshot, Permission};
 
 const PRIVILEGES: &str = "deploy/docs/privileges.md";
 const RESOURCES: &str = "deploy/docs/resources.md";
-const NO_ANSWER: &str = "deploy/docs/no-answer.md";
 const API_SERVER: &str = "deploy/docs/api-server.md";
 
 /// Requests of the daemon to the API server: the ClusterRole `system:node-proxier`.

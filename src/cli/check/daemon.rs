@@ -1,14 +1,13 @@
 //! The daemon: whether it can use its configuration, whether it answers on this node, and what it
 //! reports.
 
-use super::report::{CheckGroup, CheckResult};
+use super::report::{CheckGroup, CheckResult, REPLACE};
 use crate::cli::arguments;
 use crate::cli::daemon::{self, loopback_of};
 use crate::cli::status::StatusPage;
 use crate::config::{self, CheckArgs, Config, ConfigNote, environment};
 
 const FLAGS: &str = "deploy/docs/flags.md";
-const REPLACE: &str = "deploy/docs/replace.md";
 const STATUS_PAGE: &str = "deploy/docs/status-page.md";
 
 /// Examines the flags and the file, and returns the configuration if it can be used.

@@ -2,14 +2,12 @@
 //!
 //! A rule that the kernel does not know makes each restore with it fail.
 
-use super::report::{CheckGroup, CheckResult};
+use super::report::{CheckGroup, CheckResult, NODE_SETUP};
 use crate::cli::runtime::runtime;
 use crate::cli::terminal::Progress;
 use crate::host::{Binaries, Exec, ExecOptions, Iptables, RestoreError, in_own_network};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
-
-const NODE_SETUP: &str = "deploy/docs/node-setup.md";
 
 const WITHOUT: &str = "rules are written without it, with the same effect on connections";
 

@@ -3,14 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::report::{CheckGroup, CheckResult};
+use super::report::{CheckGroup, CheckResult, NO_ANSWER, NODE_SETUP};
 use crate::host::{Binaries, Exec, ExecOptions, Iptables, ListedChains, Sysctls, has_table};
 use crate::net::IpFamily;
 use crate::rules::Table;
 use crate::status::{ConntrackStatus, Problem};
 
-const NODE_SETUP: &str = "deploy/docs/node-setup.md";
-const NO_ANSWER: &str = "deploy/docs/no-answer.md";
 const DRIFT: &str = "deploy/docs/drift.md";
 
 pub(super) async fn examine(binaries: &[Binaries]) -> CheckGroup {

@@ -3,16 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use super::report::{CheckGroup, CheckResult};
+use super::report::{CheckGroup, CheckResult, NODE_SETUP, REPLACE};
 use crate::host::{
     BackendChoice, Binaries, IPVS_INTERFACE, IPVS_REMEDY, Sysctls, has_interface, has_nft_table,
     kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
 use crate::sync::SyncMode;
-
-const NODE_SETUP: &str = "deploy/docs/node-setup.md";
-const REPLACE: &str = "deploy/docs/replace.md";
 
 /// Programs that write rules for Services.
 const PROXIES: [&str; 2] = ["kube-proxy", "kube-router"];

@@ -9,6 +9,11 @@ use crate::cli::terminal::escaped;
 use crate::inspect::API_VERSION;
 use crate::telemetry;
 
+/// Pages that several groups refer to.
+pub(super) const NODE_SETUP: &str = "deploy/docs/node-setup.md";
+pub(super) const NO_ANSWER: &str = "deploy/docs/no-answer.md";
+pub(super) const REPLACE: &str = "deploy/docs/replace.md";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckStatus {
