@@ -7,13 +7,12 @@ use std::io::Write;
 
 use super::arguments::{RuleSettings, check_stdin, given_once};
 use super::exit::ErrorReport;
-use super::snapshot::{self, NextRestore, RenderSide};
+use super::snapshot::{self, RenderSide};
 use super::terminal::{self, Progress};
 use crate::config::{RenderArgs, RenderConfig};
 use crate::inspect::catalog::PortName;
 use crate::inspect::diff::PortSelection;
 use crate::net::IpFamily;
-use crate::render::PartialRestore;
 use crate::rules::{Rule, RuleSet};
 use crate::tracker::Tracker;
 
@@ -49,15 +48,15 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     let _progress = Progress::start("rendering");
     let text = match &before {
         Some(tracker) => {
-            let options = snapshot::options(&config, family, tracker)?;
-            let options = &options;
-            next(
-                RenderSide { tracker, options },
-                desired,
-                args.partial_restore,
-            )?
+            let options = &snapshot::options(&config, family, tracker)?;
+            let before = RenderSide { tracker, options };
+            let (text, reason) = desired.after(before, args.partial_restore)?;
+            if let Some(why) = reason {
+                tracing::warn!("a full restore is required: {}", why.as_str());
+            }
+            text
         }
-        None => full(desired, &RuleSet::default())?,
+        None => desired.full(&RuleSet::default()),
     };
     if selected.is_all() {
         return terminal::print(text);
@@ -80,33 +79,6 @@ fn tracker(
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,
     })
-}
-
-/// Renders the full payload for a kernel with the `live` rules.
-fn full(side: RenderSide<'_>, live: &RuleSet) -> anyhow::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    side.full(live, |piece| {
-        text.extend_from_slice(piece);
-        Ok(())
-    })?;
-    Ok(text)
-}
-
-/// Renders the payload that the daemon would restore if the cluster changed from `before` to
-/// `after` between two syncs: a full one, if it has to.
-fn next(
-    before: RenderSide<'_>,
-    after: RenderSide<'_>,
-    partial_restore: PartialRestore,
-) -> anyhow::Result<Vec<u8>> {
-    let (live, ledger) = before.rules()?;
-    match after.after(before, ledger, partial_restore) {
-        NextRestore::Full(why) => {
-            tracing::warn!("a full restore is required: {}", why.as_str());
-            full(after, &live)
-        }
-        NextRestore::Partial(partial) => Ok(partial.text),
-    }
 }
 
 /// Prints the lines of a payload about selected service ports. The table is printed before its

@@ -16,8 +16,8 @@ use crate::host::local_addresses;
 use crate::model::{Allowance, ServiceName, Services};
 use crate::net::IpFamily;
 use crate::render::{
-    self, AppliedState, FullPayload, LiveChains, LocalDetector, Options, PartialPayload,
-    PartialRestore, PayloadStats, is_service_chain,
+    self, AppliedState, FullPayload, LiveChains, LocalDetector, Options, PartialRestore,
+    is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
 use crate::sync::RerenderReason;
@@ -87,13 +87,6 @@ pub(in crate::cli) struct RenderSide<'a> {
     pub(in crate::cli) options: &'a Options,
 }
 
-/// Payload for a change of objects.
-pub(in crate::cli) enum NextRestore {
-    /// Full payload, made by [`RenderSide::full`].
-    Full(RerenderReason),
-    Partial(PartialPayload),
-}
-
 impl RenderSide<'_> {
     /// Returns the rules in a kernel without other rules, and the applied state after their
     /// restore.
@@ -107,32 +100,26 @@ impl RenderSide<'_> {
         Ok((rules, applied))
     }
 
-    /// Renders the full payload for a kernel with the `live` rules, piece by piece.
-    pub(in crate::cli) fn full(
-        self,
-        live: &RuleSet,
-        mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
-    ) -> anyhow::Result<PayloadStats> {
+    /// Renders the full payload for a kernel with the `live` rules.
+    pub(in crate::cli) fn full(self, live: &RuleSet) -> Vec<u8> {
         let live = read_live(live);
         let mut payload = FullPayload::new(self.tracker, self.options, &live);
-        let mut piece = Vec::new();
-        while payload.write_next(&mut piece) {
-            take(&piece)?;
-            piece.clear();
-        }
-        Ok(payload.finish().1)
+        let mut text = Vec::new();
+        while payload.write_next(&mut text) {}
+        text
     }
 
-    /// Renders the payload for a change from `before`, whose applied state is `ledger`, to this
-    /// side between two syncs.
+    /// Renders the payload that the daemon would restore if the cluster changed from `before` to
+    /// this side between two syncs: a full one, if there is a reason for it.
     pub(in crate::cli) fn after(
         self,
         before: Self,
-        mut ledger: AppliedState,
         partial_restore: PartialRestore,
-    ) -> NextRestore {
-        if let Some(why) = RerenderReason::between(before.options, self.options) {
-            return NextRestore::Full(why);
+    ) -> anyhow::Result<(Vec<u8>, Option<RerenderReason>)> {
+        let (live, mut applied) = before.rules()?;
+        let reason = RerenderReason::between(before.options, self.options);
+        if reason.is_some() {
+            return Ok((self.full(&live), reason));
         }
         let (old, new) = (before.tracker, self.tracker);
         let all = old.all().chain(new.all());
@@ -140,8 +127,8 @@ impl RenderSide<'_> {
         let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
         let dirty = names.iter().copied();
         let partial =
-            render::partial_payload(&mut ledger, new, dirty, self.options, partial_restore);
-        NextRestore::Partial(partial)
+            render::partial_payload(&mut applied, new, dirty, self.options, partial_restore);
+        Ok((partial.text, None))
     }
 }
 

@@ -17,7 +17,7 @@ mod rules;
 mod rules_page;
 
 pub(super) use counters::{PortCounters, RuleCounters};
-pub(super) use desired::{NextRestore, RenderSide, options};
+pub(super) use desired::{RenderSide, options};
 pub(super) use nodes::{compare_rules, of_node};
 pub(super) use objects::{
     ask, list_error, manifest_trackers, names_with_labels, read as read_objects,
