@@ -80,10 +80,13 @@ fn refused(mut program: Command, command: &str) -> clap::Error {
     program.error(ErrorKind::InvalidSubcommand, problem)
 }
 
-pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
-    let path = path.to_owned();
+/// Reads the configuration file, if one is given.
+pub(super) fn read_file(path: Option<&Path>) -> Result<Option<ConfigFile>, Unusable> {
+    let Some(path) = path.map(Path::to_owned) else {
+        return Ok(None);
+    };
     match bounded::read_to_string(&path, bounded::MAX_CONFIG_BYTES) {
-        Ok(text) => Ok(ConfigFile { path, text }),
+        Ok(text) => Ok(Some(ConfigFile { path, text })),
         Err(error) => Err(Unusable::of_flag(
             "config",
             format!("cannot read `{}`: {error}", path.display()),
@@ -117,7 +120,7 @@ impl<'a> RuleSettings<'a> {
                 "needs no cluster: leave out --context, --cluster and --user".to_owned(),
             ));
         }
-        let file = args.config.as_deref().map(read_file).transpose()?;
+        let file = read_file(args.config.as_deref())?;
         Ok(Self { file, args })
     }
 

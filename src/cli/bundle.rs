@@ -76,7 +76,7 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
         "`{}` exists\nhint: give another name to -o, or --force to replace it",
         path.display()
     );
-    let config = args.config.as_deref().map(read_file).transpose()?;
+    let config = read_file(args.config.as_deref())?;
     let daemon = daemon_address(config.as_ref(), &args.daemon)?;
     let progress = Progress::start("reading the state of this node");
     let written = || format!("cannot write `{}`", path.display());

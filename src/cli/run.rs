@@ -37,11 +37,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
 
 /// Runs with the log that flags and file ask for, and sets its format.
 fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
-    let file = args
-        .config
-        .as_deref()
-        .map(arguments::read_file)
-        .transpose()?;
+    let file = arguments::read_file(args.config.as_deref())?;
     let host_name = environment::host_name();
     let resolved = config::run(args, file.as_ref(), &host_name);
     if let Some(check) = args.config_check() {

@@ -61,8 +61,7 @@ group_of_settings!(SourceArgs, &[&SOURCE]);
 impl SourceArgs {
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let flags = FlagValues::read(matches, &[&SOURCE]);
-        flags.check()?;
-        Ok(Self::new(flags))
+        flags.checked().map(Self::new)
     }
 
     pub(super) fn new(flags: FlagValues) -> Self {
@@ -90,8 +89,7 @@ group_of_settings!(RulesArgs, &[&RULES]);
 impl RulesArgs {
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let flags = FlagValues::read(matches, &[&RULES]);
-        flags.check()?;
-        Ok(Self::new(flags))
+        flags.checked().map(Self::new)
     }
 
     pub(super) const fn new(flags: FlagValues) -> Self {

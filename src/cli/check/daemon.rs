@@ -12,8 +12,8 @@ const STATUS_PAGE: &str = "deploy/docs/status-page.md";
 
 /// Examines the flags and the file, and returns the configuration if it can be used.
 pub(super) fn configuration(args: &CheckArgs) -> (CheckGroup, Option<Config>) {
-    let file = args.run.config.as_deref().map(arguments::read_file);
-    let resolved = file.transpose().and_then(|file| {
+    let file = arguments::read_file(args.run.config.as_deref());
+    let resolved = file.and_then(|file| {
         let host_name = environment::host_name();
         config::run(&args.run, file.as_ref(), &host_name)
     });

@@ -33,7 +33,7 @@ impl StatusPage {
 }
 
 pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<StatusPage> {
-    let file = args.config.as_deref().map(read_file).transpose()?;
+    let file = read_file(args.config.as_deref())?;
     let Some(address) = daemon_address(file.as_ref(), &args.daemon)? else {
         anyhow::bail!(
             "the metrics port of the daemon is disabled\n\

@@ -51,11 +51,12 @@ impl FlagValues {
         &self.problems
     }
 
-    /// Returns all problems as an error, for commands that may not resolve a configuration.
-    pub(in crate::config) fn check(&self) -> Result<(), clap::Error> {
+    /// Returns the values, or all problems as an error, for commands that may not resolve a
+    /// configuration.
+    pub(in crate::config) fn checked(self) -> Result<Self, clap::Error> {
         let problems = self.problems.iter().map(ToString::to_string);
         match problems.collect::<Vec<_>>().join("\nerror: ") {
-            none if none.is_empty() => Ok(()),
+            none if none.is_empty() => Ok(self),
             text => Err(clap::Error::raw(ErrorKind::ValueValidation, text + "\n")),
         }
     }
