@@ -18,3 +18,15 @@ pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: 
     let plural = if count == 1.into() { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
+
+/// Returns items between backticks, separated by commas.
+pub(crate) fn quoted<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items = items.into_iter().map(|item| format!("`{item}`"));
+    items.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns each item on a line of its own.
+pub(crate) fn on_lines<T: ToString>(items: &[T]) -> String {
+    let lines: Vec<String> = items.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}

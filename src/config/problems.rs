@@ -11,6 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::kube_proxy::Unreadable;
 use super::settings;
+use crate::text::on_lines;
 
 /// Problem of one flag or field, or of several flags together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +52,8 @@ impl fmt::Display for ConfigProblem {
 }
 
 /// Error for flags or a file that cannot be used. Nothing on the node was changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", on_lines(problems))]
 pub struct Unusable {
     /// At least one problem.
     pub problems: Vec<ConfigProblem>,
@@ -86,18 +88,6 @@ impl Unusable {
             problems: vec![problem],
             notes: Vec::new(),
         }
-    }
-}
-
-impl Error for Unusable {}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            let newline = if index == 0 { "" } else { "\n" };
-            write!(f, "{newline}{problem}")?;
-        }
-        Ok(())
     }
 }
 

@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use super::flags::{Action, METRICS_OVERRIDE, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-use super::kube_proxy::{
-    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
-};
+use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing};
 use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
@@ -28,7 +26,7 @@ use crate::ingest::yaml::RepeatedKey;
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
 use crate::telemetry::UnknownSettings;
-use crate::text::first_of;
+use crate::text::{first_of, quoted};
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";

@@ -15,6 +15,7 @@ use crate::inspect::explain::NodeRules;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 use crate::status::FamilyStatus;
+use crate::text::quoted;
 
 /// Rules and their origin.
 #[derive(Debug, Clone, Default)]
@@ -142,10 +143,7 @@ impl fmt::Display for RuleOrigin {
                     "the kernel's rules of {node}, by iptables-save in Pod {pod}"
                 )
             }
-            Self::Saved(paths) => {
-                let paths = paths.iter().map(|path| format!("`{}`", path.display()));
-                f.write_str(&paths.collect::<Vec<_>>().join(", "))
-            }
+            Self::Saved(paths) => f.write_str(&quoted(paths.iter().map(|path| path.display()))),
             Self::Past(folder, at) => write!(f, "the rules at {at}, by `{}`", folder.display()),
             Self::Desired => f.write_str("the desired rules"),
         }

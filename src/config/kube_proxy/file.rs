@@ -71,12 +71,6 @@ pub(in crate::config) fn change(
     }
 }
 
-/// Joins names, each in backticks.
-pub(in crate::config) fn quoted(names: &[String]) -> String {
-    let names = names.iter().map(|name| format!("`{name}`"));
-    names.collect::<Vec<_>>().join(", ")
-}
-
 /// Port of the health server if its address has none.
 pub(in crate::config) const HEALTHZ_PORT: u16 = 10256;
 

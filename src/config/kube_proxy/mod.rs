@@ -13,7 +13,7 @@ mod sections;
 pub(crate) use file::ConfigFile;
 pub(super) use file::{
     HEALTHZ_PORT, IgnoredFields, METRICS_PORT, OFF, Unreadable, change, complete_address,
-    differing, field, field_mut, quoted, read,
+    differing, field, field_mut, read,
 };
 pub(super) use sections::{
     ClientConnection, DEFAULT_SERVICE_DISPATCH, FormatOptions, KubeProxyConfiguration, VModule,

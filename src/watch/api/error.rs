@@ -15,6 +15,7 @@ use tokio_rustls::rustls as tls;
 use tower::BoxError;
 
 use crate::telemetry::with_causes;
+use crate::text::quoted;
 
 /// Failure of a request to the API server, or of its response.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +160,7 @@ pub(super) fn not_decodable(cause: impl Display) -> ApiError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientConfigError {
     /// The kubeconfig cannot be read, or is invalid.
-    #[error("cannot read kubeconfig {}", quoted(paths))]
+    #[error("cannot read kubeconfig {}", quoted(paths.iter().map(|path| path.display())))]
     Kubeconfig {
         /// Paths of the kubeconfig, and of those that it is merged with.
         paths: Vec<PathBuf>,
@@ -179,11 +180,6 @@ pub enum ClientConfigError {
         address: String,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-}
-
-fn quoted(paths: &[PathBuf]) -> String {
-    let paths = paths.iter().map(|path| format!("`{}`", path.display()));
-    paths.collect::<Vec<_>>().join(", ")
 }
 
 /// Cause of a failed connection other than a server that is down. An operator acts differently on

@@ -9,11 +9,11 @@
 //! Service has only a rule that rejects, and most changes of it would not show.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::mem::take;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fmt, io};
 
 use serde_json::Value;
 
@@ -28,21 +28,13 @@ use crate::ingest::{
 };
 use crate::model::Kind;
 use crate::net::{IpFamily, IpNet};
+use crate::text::on_lines;
 use crate::watch::bounded;
 
 /// Errors of manifests that could not be used at all. At least one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", on_lines(_0))]
 pub(crate) struct ManifestErrors(pub Vec<ManifestError>);
-
-impl fmt::Display for ManifestErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, error) in self.0.iter().enumerate() {
-            let separator = if number > 0 { "\n" } else { "" };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
 
 impl From<ManifestError> for ManifestErrors {
     fn from(error: ManifestError) -> Self {
