@@ -239,7 +239,7 @@ fn restored(choice: BackendChoice, payloads: &[String]) -> RuleSet {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let saved = builder.enable_all().build().unwrap().block_on(async {
         let programs = Binaries::discover(choice, IpFamily::V4).await.unwrap();
-        let exec = Exec::new(programs, deltaproxy::testing::host::ExecOptions::default());
+        let exec = Exec::new(programs);
         for payload in payloads {
             exec.restore(&mut Text::new(payload), None).await.unwrap();
         }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
+use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::{Change, Endpoint, ServiceName};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::PartialRestore;
@@ -77,7 +77,7 @@ async fn others_are_applied(backend: BackendChoice) {
     let world = World::plain(IpFamily::V4, 8, 1);
     let mut syncer = syncer(
         &world,
-        Exec::new(programs, ExecOptions { restore_deadline }),
+        Exec::new(programs).with_restore_deadline(restore_deadline),
     );
     sync(&mut syncer).await;
 

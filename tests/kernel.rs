@@ -9,7 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
+use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::Backend;
 use scenario::{Both, Scenario};
@@ -38,7 +38,7 @@ fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
         Ok::<_, deltaproxy::testing::host::RunError>(programs)
     });
     match found {
-        Ok(programs) => Some(Exec::new(programs, ExecOptions::default())),
+        Ok(programs) => Some(Exec::new(programs)),
         Err(error) => {
             skip(&format!("{choice:?} {family}: {error}"));
             None

@@ -27,8 +27,8 @@ use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::history::{HistoryLog, HistoryWriter};
 use crate::host::{
-    AddressWatch, BackendChoice, Binaries, Conntrack, DryRun, Exec, ExecOptions, FailedPayloads,
-    Iptables, OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend,
+    AddressWatch, BackendChoice, Binaries, Conntrack, DryRun, Exec, FailedPayloads, Iptables,
+    OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend,
     other_backend, other_backend_signs,
 };
 use crate::net::{IpFamily, PerFamily};
@@ -170,7 +170,7 @@ impl FamilyRunner {
             SyncMode::Restore => Box::pin(self.restore(binaries, render_settings)).await?,
             SyncMode::DryRun => {
                 let stop = self.stop.clone();
-                let exec = Exec::new(binaries, ExecOptions::default());
+                let exec = Exec::new(binaries);
                 let task = self.into_task(render_settings, DryRun::new(family, exec, stop));
                 task.run().await;
             }
@@ -196,7 +196,7 @@ impl FamilyRunner {
         render_settings: RenderSettings,
     ) -> anyhow::Result<()> {
         let (family, used) = (binaries.family, binaries.backend());
-        let mut exec = Exec::new(binaries, ExecOptions::default());
+        let mut exec = Exec::new(binaries);
         let servers = CheckServers::new(self.checks.clone(), family);
         let (checks, changes) = unbounded_channel();
         self.reporter.health_check_servers = Some(checks);
@@ -244,7 +244,7 @@ impl FamilyRunner {
         render_settings: RenderSettings,
     ) -> ShadowTask<Exec> {
         let backend = binaries.backend();
-        let mut exec = Exec::new(binaries, ExecOptions::default());
+        let mut exec = Exec::new(binaries);
         self.watch_tables(&mut exec);
         let (log, metrics) = self.shadow;
         ShadowTask {

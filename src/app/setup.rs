@@ -24,9 +24,9 @@ use tracing::{error, info, warn};
 
 use crate::config::{Config, NodeSettings};
 use crate::host::{
-    Binaries, Changed, Exec, ExecOptions, IPVS_INTERFACE, IPVS_REMEDY, Iptables, ListedChains,
-    ProgramExit, ROUTE_LOCALNET, RunError, SysctlError, Sysctls, TCP_BE_LIBERAL, has_interface,
-    processors, remove_nft_table, set_oom_score_adj,
+    Binaries, Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, ListedChains, ProgramExit,
+    ROUTE_LOCALNET, RunError, SysctlError, Sysctls, TCP_BE_LIBERAL, has_interface, processors,
+    remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
 use crate::render::RenderSettings;
@@ -68,7 +68,7 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
             Ok(binaries) => {
                 let render_settings = render_settings(config, &binaries)?;
                 info!(%family, version = %binaries.version, "found iptables");
-                let exec = Exec::new(binaries, ExecOptions::default());
+                let exec = Exec::new(binaries);
                 guard_and_open_localnet(&exec, &render_settings).await?;
                 usable_families += 1;
             }

@@ -12,8 +12,8 @@ use super::runtime::runtime;
 use super::terminal::{self, Progress};
 use crate::config::CleanupArgs;
 use crate::host::{
-    BackendChoice, Binaries, Changed, Exec, ExecOptions, IPVS_INTERFACE, IPVS_REMEDY, Iptables,
-    RunError, Sysctls, all_binaries, has_interface, has_nft_table, remove_nft_table,
+    BackendChoice, Binaries, Changed, Exec, IPVS_INTERFACE, IPVS_REMEDY, Iptables, RunError,
+    Sysctls, all_binaries, has_interface, has_nft_table, remove_nft_table,
 };
 use crate::net::IpFamily;
 use crate::render::{JUMPS, Removal};
@@ -132,7 +132,7 @@ impl Cleanup {
     /// only `nft` can print must not hide the others; legacy as a whole, as reading a table would
     /// create it. If that fails at a rule that cannot be printed, all its tables exist.
     async fn rules(&mut self, place: &str, programs: Binaries) {
-        let iptables = Exec::new(programs, ExecOptions::default());
+        let iptables = Exec::new(programs);
         if iptables.binaries().backend() == Backend::Legacy {
             let saved = iptables.binaries().save_all().await;
             if !matches!(saved, Err(RunError::Unprintable { .. })) {
@@ -192,7 +192,7 @@ impl Cleanup {
         }
         tokio::time::sleep(SETTLING_TIME).await;
         for (place, programs) in std::mem::take(&mut self.cleaned) {
-            let iptables = Exec::new(programs, ExecOptions::default());
+            let iptables = Exec::new(programs);
             // It was readable before; a failure now says nothing about the rules.
             if let Ok(saved) = printable(&iptables, Table::Nat).await
                 && Removal::of(&saved).iter().any(|removal| removal.jumps > 0)

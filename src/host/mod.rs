@@ -14,8 +14,8 @@ mod tests;
 pub use interfaces::local_addresses;
 pub(crate) use interfaces::{AddressWatch, IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub use iptables::{
-    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, ProgramExit,
-    RestoreError, Restored, RunError,
+    BackendChoice, Binaries, CounterError, Exec, Iptables, ListedChains, ProgramExit, RestoreError,
+    Restored, RunError,
 };
 pub(crate) use iptables::{
     ChainRemoval, ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange,

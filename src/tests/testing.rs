@@ -16,9 +16,9 @@ pub mod conntrack {
 /// Items of `host`.
 pub mod host {
     pub use crate::host::{
-        BackendChoice, Binaries, Conntrack, CounterError, Exec, ExecOptions, Fake, Fault,
-        FlowTable, Iptables, ListedChains, ProgramExit, RestoreError, Restored, RunError,
-        local_addresses, nft_generation,
+        BackendChoice, Binaries, Conntrack, CounterError, Exec, Fake, Fault, FlowTable, Iptables,
+        ListedChains, ProgramExit, RestoreError, Restored, RunError, local_addresses,
+        nft_generation,
     };
 }
 /// Items of `ingest`.

@@ -5,7 +5,7 @@
 use super::report::{CheckGroup, CheckResult, NODE_SETUP};
 use crate::cli::runtime::runtime;
 use crate::cli::terminal::Progress;
-use crate::host::{Binaries, Exec, ExecOptions, Iptables, RestoreError, in_own_network};
+use crate::host::{Binaries, Exec, Iptables, RestoreError, in_own_network};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
 
@@ -104,7 +104,7 @@ fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
         Ok(runtime) => runtime,
         Err(error) => return vec![CheckResult::error(&error, NODE_SETUP)],
     };
-    let exec = Exec::new(binaries.clone(), ExecOptions::default());
+    let exec = Exec::new(binaries.clone());
     runtime.block_on(async {
         let mut checks = vec![try_tables(&exec, family, backend).await];
         let mut known = Vec::new();

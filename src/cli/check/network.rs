@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::report::{CheckGroup, CheckResult, NO_ANSWER, NODE_SETUP};
-use crate::host::{Binaries, Exec, ExecOptions, Iptables, ListedChains, Sysctls, has_table};
+use crate::host::{Binaries, Exec, Iptables, ListedChains, Sysctls, has_table};
 use crate::net::IpFamily;
 use crate::rules::Table;
 use crate::status::{ConntrackStatus, Problem};
@@ -40,7 +40,7 @@ pub(super) async fn examine(binaries: &[Binaries]) -> CheckGroup {
             checks.push(forward_policy(family, ""));
             continue;
         }
-        let exec = Exec::new(binaries.clone(), ExecOptions::default());
+        let exec = Exec::new(binaries.clone());
         let listed = exec.list(Table::Filter, &["FORWARD"]).await;
         checks.push(match listed {
             Ok(ListedChains::Whole(text) | ListedChains::Truncated { printed: text, .. }) => {

@@ -31,31 +31,19 @@ use super::table_watch::TableWatch;
 use crate::net::IpFamily;
 use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExecOptions {
-    /// Deadline of a restore (on legacy: of one table), and of the reading of a whole table; zero
-    /// kills at once. Five minutes: a full restore of 50,000 Services takes about half of that on
-    /// legacy, and a hanging one should not outlive the health timeout by much. Anything else has a
-    /// deadline of one minute.
-    ///
-    /// Differs from upstream: there only the search for a single rule has a deadline, and any other
-    /// program that hangs keeps its family from being synced until an operator kills it.
-    pub restore_deadline: Duration,
-}
-
-impl Default for ExecOptions {
-    fn default() -> Self {
-        Self {
-            restore_deadline: Duration::from_secs(300),
-        }
-    }
-}
+/// Deadline of a restore (on legacy: of one table), and of the reading of a whole table. Five
+/// minutes: a full restore of 50,000 Services takes about half of that on legacy, and a hanging one
+/// should not outlive the health timeout by much. Anything else has a deadline of one minute.
+///
+/// Differs from upstream: there only the search for a single rule has a deadline, and any other
+/// program that hangs keeps its family from being synced until an operator kills it.
+const RESTORE_DEADLINE: Duration = Duration::from_secs(300);
 
 /// Runs the iptables binaries of one family.
 #[derive(Debug, Clone)]
 pub struct Exec {
     binaries: Binaries,
-    options: ExecOptions,
+    restore_deadline: Duration,
     /// Result of the first conclusive try of a rule with a counter.
     nfacct_match: OnceCell<Result<(), Arc<RestoreError>>>,
     /// Detects changes by other programs; `None`: not watched.
@@ -66,13 +54,22 @@ pub struct Exec {
 
 impl Exec {
     /// Runs these binaries, without watching tables and keeping failed payloads.
-    pub const fn new(binaries: Binaries, options: ExecOptions) -> Self {
+    pub const fn new(binaries: Binaries) -> Self {
         Self {
             binaries,
-            options,
+            restore_deadline: RESTORE_DEADLINE,
             nfacct_match: OnceCell::new(),
             watch: None,
             failed_payloads: None,
+        }
+    }
+
+    /// Sets the deadline of restores, which is five minutes otherwise; zero kills at once.
+    #[must_use]
+    pub fn with_restore_deadline(self, restore_deadline: Duration) -> Self {
+        Self {
+            restore_deadline,
+            ..self
         }
     }
 
@@ -117,7 +114,7 @@ impl Exec {
              *mangle\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n"
         ));
         // Its failure is no failed payload for support.
-        let deadline = self.options.restore_deadline;
+        let deadline = self.restore_deadline;
         self.restore_tables(&mut payload, deadline).await.map(drop)
     }
 
@@ -227,7 +224,7 @@ impl Iptables for Exec {
         payload: &mut dyn Payload,
         deadline: Option<Duration>,
     ) -> Result<Restored, RestoreError> {
-        let usual = self.options.restore_deadline;
+        let usual = self.restore_deadline;
         let deadline = deadline.map_or(usual, |deadline| deadline.min(usual));
         let Some(payloads) = &self.failed_payloads else {
             return self.restore_tables(payload, deadline).await;
@@ -257,7 +254,7 @@ impl Iptables for Exec {
         let run = Run {
             program,
             args,
-            deadline: self.options.restore_deadline,
+            deadline: self.restore_deadline,
             lock: Lock::Separate,
         };
         let finished = match binaries.backend() {

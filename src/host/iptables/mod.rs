@@ -22,7 +22,7 @@ pub(crate) use binaries::{
     other_backend_signs, other_rules,
 };
 pub(crate) use exec::DryRun;
-pub use exec::{Exec, ExecOptions};
+pub use exec::Exec;
 #[cfg(test)]
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host::netlink::nfacct::exists;
 use crate::host::{
-    AddressWatch, BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ExecOptions,
-    ForeignChange, Iptables, RestoreError, counted_packets, excerpt,
+    AddressWatch, BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ForeignChange,
+    Iptables, RestoreError, counted_packets, excerpt,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, ChainSet, Table, Text};
@@ -31,7 +31,7 @@ fn in_namespace(test: fn(Exec)) {
                 scope.spawn(move || {
                     unshare(CloneFlags::CLONE_NEWNET).unwrap();
                     match block_on(Binaries::discover(choice, family)) {
-                        Ok(programs) => test(Exec::new(programs, ExecOptions::default())),
+                        Ok(programs) => test(Exec::new(programs)),
                         Err(error) => eprintln!("skipped: {error}"),
                     }
                 });
@@ -229,7 +229,7 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
             exec.restore(&mut Text::new(both), None).await.unwrap();
             assert_eq!(change(&exec).await, None);
 
-            let other = Exec::new(exec.binaries().clone(), ExecOptions::default());
+            let other = Exec::new(exec.binaries().clone());
             let rule = "*nat\n-A KUBE-SERVICES -j RETURN\nCOMMIT\n";
             other.restore(&mut Text::new(rule), None).await.unwrap();
             let found = change(&exec).await.unwrap();
@@ -273,7 +273,7 @@ fn a_change_in_the_moment_after_a_restore_on_legacy_is_reported() {
         );
         script(folder.path(), "restore", &body);
         programs.restore = folder.path().join("restore").into();
-        let mut exec = Exec::new(programs, ExecOptions::default());
+        let mut exec = Exec::new(programs);
         let rules = |count| {
             let rules = "-A KUBE-X -j ACCEPT\n".repeat(count);
             Text::new(format!("*nat\n:KUBE-X - [0:0]\n{rules}COMMIT\n"))
@@ -321,7 +321,7 @@ fn a_change_by_a_foreign_process_with_our_id_is_reported() {
         );
         script(folder.path(), "restore", &body);
         programs.restore = folder.path().join("restore").into();
-        let mut exec = Exec::new(programs, ExecOptions::default());
+        let mut exec = Exec::new(programs);
         block_on(async {
             exec.watch_tables(&Arc::default()).unwrap();
             let payload = "*nat\n:KUBE-X - [0:0]\n-A KUBE-X -j ACCEPT\nCOMMIT\n";
@@ -360,7 +360,7 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
         }
         block_on(async {
             let found = Binaries::discover(BackendChoice::Nft, IpFamily::V6).await;
-            let mut other_family = Exec::new(found.unwrap(), ExecOptions::default());
+            let mut other_family = Exec::new(found.unwrap());
             let transactions = Arc::default();
             exec.watch_tables(&transactions).unwrap();
             other_family.watch_tables(&transactions).unwrap();
@@ -380,7 +380,7 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
                 assert_eq!(change(exec).await, None);
             }
             // Not watched, so that it counts as another program.
-            let other = Exec::new(programs, ExecOptions::default());
+            let other = Exec::new(programs);
             other.restore(&mut Text::new(&payload), None).await.unwrap();
             for exec in [&exec, &other_family] {
                 let found = change(exec).await.unwrap();

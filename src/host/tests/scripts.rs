@@ -7,9 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::clock::instant;
-use crate::host::{
-    Binaries, Exec, ExecOptions, Iptables, ProgramExit, RestoreError, RunError, Version,
-};
+use crate::host::{Binaries, Exec, Iptables, ProgramExit, RestoreError, RunError, Version};
 use crate::net::IpFamily;
 use crate::rules::{Table, Text};
 
@@ -48,12 +46,7 @@ pub(super) fn nft(folder: &Path) -> Exec {
 }
 
 fn of_programs(programs: Binaries, deadline: Duration) -> Exec {
-    Exec::new(
-        programs,
-        ExecOptions {
-            restore_deadline: deadline,
-        },
-    )
+    Exec::new(programs).with_restore_deadline(deadline)
 }
 
 /// A payload larger than any pipe.
