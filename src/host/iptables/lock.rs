@@ -88,17 +88,11 @@ pub(crate) enum UnsharedLock {
     Bypassed,
 }
 
-/// Identity of a file on this host, as long as it exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WatchedLockFile {
     watch: WatchDescriptor,
-    id: FileId,
+    /// Device and inode.
+    id: (u64, u64),
 }
 
 /// Detects by inotify that a program has opened or closed the lock.
@@ -241,10 +235,7 @@ impl LockWatch {
         if found.as_ref().is_some_and(|found| found.nlink() == 0) {
             self.found_unshared(UnsharedLock::Deleted);
         }
-        let id = found.map(|found| FileId {
-            device: found.dev(),
-            inode: found.ino(),
-        });
+        let id = found.map(|found| (found.dev(), found.ino()));
         if id.is_some() && id == self.file.borrow().as_ref().map(|file| file.id) {
             return false;
         }

@@ -76,21 +76,10 @@ pub trait FlowTable {
 }
 
 /// Conntrack table of the network namespace of this process.
-#[derive(Debug, Default)]
-pub struct Conntrack(Sweeper<Netlink>);
+pub type Conntrack = Sweeper<Netlink>;
 
-impl FlowTable for Conntrack {
-    fn sweep(
-        &mut self,
-        family: IpFamily,
-        filters: &[Filter],
-        is_stale: &mut dyn FnMut(&Flow) -> bool,
-    ) -> (u64, Result<(), FlowError>) {
-        self.0.sweep(family, filters, is_stale)
-    }
-}
-
-trait Transport {
+/// Netlink sockets of a kernel.
+pub trait Transport {
     type Socket: Debug;
 
     /// Opens a socket without pending replies.
@@ -107,7 +96,7 @@ trait Transport {
 }
 
 #[derive(Debug, Default)]
-struct Netlink;
+pub struct Netlink;
 
 impl Transport for Netlink {
     type Socket = OwnedFd;
@@ -127,7 +116,7 @@ impl Transport for Netlink {
 
 /// Sweeps the conntrack table of a kernel.
 #[derive(Debug)]
-struct Sweeper<T: Transport> {
+pub struct Sweeper<T: Transport> {
     transport: T,
     /// Kept between sweeps; closed after an error, when replies may still be pending.
     sockets: Option<Sockets<T::Socket>>,
@@ -172,15 +161,7 @@ impl<T: Transport + Default> Default for Sweeper<T> {
     }
 }
 
-impl<T: Transport> Sweeper<T> {
-    const fn new(transport: T) -> Self {
-        Self {
-            transport,
-            sockets: None,
-            filtering: Filtering::Kernel,
-        }
-    }
-
+impl<T: Transport> FlowTable for Sweeper<T> {
     fn sweep(
         &mut self,
         family: IpFamily,
@@ -204,6 +185,16 @@ impl<T: Transport> Sweeper<T> {
             _ => result.and(Err(FlowError::Incomplete(Errno::EBUSY))),
         };
         (counts.deleted, result)
+    }
+}
+
+impl<T: Transport> Sweeper<T> {
+    const fn new(transport: T) -> Self {
+        Self {
+            transport,
+            sockets: None,
+            filtering: Filtering::Kernel,
+        }
     }
 
     fn sweep_filter(
