@@ -14,7 +14,7 @@ use crate::ingest::{self, EndpointSliceObject};
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, parse_ip};
 use crate::render::LocalMode;
-use crate::watch::api::{self, ApiClient, ClusterSnapshot, Permission};
+use crate::watch::api::{self, ApiClient, ClusterSnapshot};
 
 const PRIVILEGES: &str = "deploy/docs/privileges.md";
 const RESOURCES: &str = "deploy/docs/resources.md";
@@ -99,12 +99,7 @@ fn clock(server: Option<SystemTime>, here: SystemTime) -> CheckResult {
 async fn permissions(server: &ApiClient) -> Result<Vec<CheckResult>, api::ApiError> {
     let mut missing = Vec::new();
     for (verb, group, resource) in PERMISSIONS {
-        let permission = Permission {
-            verb,
-            group,
-            resource,
-        };
-        if !api::is_allowed(server, permission).await? {
+        if !api::is_allowed(server, verb, group, resource).await? {
             missing.push((verb, resource));
         }
     }

@@ -13,7 +13,7 @@
 //! gets thousands of requests per second.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -26,6 +26,7 @@ use super::encoding::Encoding;
 use super::error::{ClientConfigError, ConnectFailure};
 use super::proxy::{Proxy, ProxyEnvironment};
 use super::transport;
+use crate::net::Locked;
 use crate::telemetry::RequestMetrics;
 use crate::watch::bounded;
 
@@ -51,10 +52,11 @@ pub struct ApiOptions {
 /// connection is lost.
 #[derive(Clone)]
 pub struct ApiClient {
-    client: Client,
+    pub(super) client: Client,
     address: String,
-    encoding: Encoding,
-    limiter: Arc<RateLimiter>,
+    /// Preferred encoding; a response may have another one.
+    pub(super) encoding: Encoding,
+    pub(super) limiter: Arc<RateLimiter>,
 }
 
 impl ApiClient {
@@ -71,20 +73,6 @@ impl ApiClient {
             encoding,
             limiter: Arc::new(RateLimiter::new(limit)),
         }
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Waits until the rate limit allows another request.
-    pub(super) async fn wait_to_send(&self) {
-        self.limiter.wait().await;
-    }
-
-    /// Returns the preferred encoding; a response may have another one.
-    pub(super) fn encoding(&self) -> Encoding {
-        self.encoding
     }
 
     /// Returns the address for logs and errors.
@@ -202,7 +190,7 @@ impl Default for RateLimit {
 
 /// Token bucket: each request takes a token, or waits for one in order.
 #[derive(Debug)]
-struct RateLimiter(Option<Mutex<Bucket>>);
+pub(super) struct RateLimiter(Option<Locked<Bucket>>);
 
 #[derive(Debug)]
 struct Bucket {
@@ -218,7 +206,7 @@ impl RateLimiter {
         let (qps, burst) = (f64::from(limit.qps), f64::from(limit.burst.max(1)));
         // NaN means no limit, as in client-go.
         Self((qps > 0.0).then(|| {
-            Mutex::new(Bucket {
+            Locked::new(Bucket {
                 qps,
                 burst,
                 tokens: burst,
@@ -232,10 +220,7 @@ impl RateLimiter {
         let Some(bucket) = &self.0 else {
             return;
         };
-        let wait = bucket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(Instant::now());
+        let wait = bucket.lock().take(Instant::now());
         if !wait.is_zero() {
             sleep(wait).await;
         }

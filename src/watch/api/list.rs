@@ -149,13 +149,13 @@ impl<'a, K: Resource> Pages<'a, K> {
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let token = self.continue_token.as_deref();
         let uri = list_uri(self.selector, PAGE_OBJECTS, token);
-        let accept = self.server.encoding().accept();
+        let accept = self.server.encoding.accept();
         let mut response = ApiResponse::get(self.server, accept, &uri).await?;
         let mut body = Vec::new();
         let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
         let count = |bytes| self.limit.add_bytes(bytes);
         response.read_to_end(&mut body, deadline, count).await?;
-        Ok(Page::new(body, response.encoding()))
+        Ok(Page::new(body, response.encoding))
     }
 
     /// Finishes a page. Returns the resource version of the list if that was the last page.

@@ -72,4 +72,4 @@ pub(crate) use resource::Resource;
 pub use resource::{Decodable, Selector};
 pub(crate) use response::{send_object, server_version};
 #[cfg(feature = "tools")]
-pub(crate) use review::{Permission, is_allowed, server_time};
+pub(crate) use review::{is_allowed, server_time};

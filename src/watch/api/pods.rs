@@ -201,10 +201,8 @@ impl PodRole {
 impl Selector<PodObject> {
     /// Selects the Pods of a role: of one node, or of all.
     fn of_role(role: PodRole, node: Option<&str>) -> Self {
-        Self::new(
-            role.selector(),
-            node.map(|node| format!("spec.nodeName={node}")),
-        )
+        let fields = node.map(|node| format!("spec.nodeName={node}"));
+        Self::new(Some(&role.selector()), fields.as_deref())
     }
 }
 
@@ -326,7 +324,7 @@ async fn text(stream: Option<impl AsyncRead + Unpin>, most: u64) -> Result<Strin
 }
 
 fn api(server: &ApiClient, pod: &ObjectName) -> Api<Pod> {
-    Api::namespaced(server.client().clone(), &pod.namespace)
+    Api::namespaced(server.client.clone(), &pod.namespace)
 }
 
 #[cfg(test)]

@@ -68,12 +68,11 @@ pub struct Selector<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-#[cfg(feature = "tools")]
 impl<K> Selector<K> {
-    pub(super) fn new(labels: String, fields: Option<String>) -> Self {
+    pub(super) fn new(labels: Option<&str>, fields: Option<&str>) -> Self {
         Self {
-            labels: Some(labels),
-            fields,
+            labels: labels.map(str::to_owned),
+            fields: fields.map(str::to_owned),
             kind: PhantomData,
         }
     }
@@ -83,11 +82,7 @@ impl Selector<ServiceObject> {
     /// Selects Services that are not for another proxy and not headless. Those of type
     /// `ExternalName`, which have no cluster IP, are selected as well.
     pub fn services() -> Self {
-        Self {
-            labels: Some(FOR_THIS_PROXY.to_owned()),
-            fields: Some("spec.clusterIP!=None".to_owned()),
-            kind: PhantomData,
-        }
+        Self::new(Some(FOR_THIS_PROXY), Some("spec.clusterIP!=None"))
     }
 
     /// Selects those with these labels as well, in the syntax of kubectl.
@@ -103,22 +98,14 @@ impl Selector<ServiceObject> {
 impl Selector<EndpointSliceObject> {
     /// Selects EndpointSlices that do not belong to a headless Service.
     pub fn slices() -> Self {
-        Self {
-            labels: Some("!service.kubernetes.io/headless".to_owned()),
-            fields: None,
-            kind: PhantomData,
-        }
+        Self::new(Some("!service.kubernetes.io/headless"), None)
     }
 }
 
 impl Selector<NodeObject> {
     /// Selects the Node with this name.
     pub fn node(name: &str) -> Self {
-        Self {
-            labels: None,
-            fields: Some(format!("metadata.name={name}")),
-            kind: PhantomData,
-        }
+        Self::new(None, Some(&format!("metadata.name={name}")))
     }
 }
 

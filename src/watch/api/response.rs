@@ -40,8 +40,8 @@ const ACCEPTED_COMPRESSION: HeaderValue = HeaderValue::from_static("identity");
 /// Body of a response, and its encoding.
 pub(super) struct ApiResponse {
     body: Body,
-    encoding: Encoding,
-    date: Option<HeaderValue>,
+    pub(super) encoding: Encoding,
+    pub(super) date: Option<HeaderValue>,
 }
 
 impl ApiResponse {
@@ -87,48 +87,32 @@ impl ApiResponse {
     ) -> Result<Self, ApiError> {
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, ACCEPTED_COMPRESSION);
-        server.wait_to_send().await;
-        let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
+        server.limiter.wait().await;
+        let response = timeout(RESPONSE_TIMEOUT, server.client.send(request))
             .await
             .map_err(|_| ApiError::TimedOut(RESPONSE_TIMEOUT))?
             .map_err(|error| ApiError::Connection(error.into()))?;
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
         let uncompressed = expect_uncompressed(&parts.headers);
-        let date = parts.headers.get(DATE).cloned();
+        let response = |encoding| Self {
+            body,
+            encoding,
+            date: parts.headers.get(DATE).cloned(),
+        };
         if parts.status.is_success() {
             uncompressed.map_err(protocol_error)?;
-            let encoding = encoding.map_err(protocol_error)?;
-            return Ok(Self {
-                body,
-                encoding,
-                date,
-            });
+            return Ok(response(encoding.map_err(protocol_error)?));
         }
         // An error page of a proxy or of another server may have any media type. It fails to decode
         // as JSON, and is then quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
         let body = match uncompressed {
-            Ok(()) => {
-                let response = Self {
-                    body,
-                    encoding,
-                    date,
-                };
-                response.short_body().await
-            }
+            Ok(()) => response(encoding).short_body().await,
             Err(unsupported) => unsupported.into_bytes(),
         };
         let status = Status::of_body(parts.status.as_u16(), encoding, body);
         Err(status.into_error(retry_after(&parts.headers)))
-    }
-
-    pub(super) fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    pub(super) const fn date(&self) -> Option<&HeaderValue> {
-        self.date.as_ref()
     }
 
     /// Returns the next piece of the body, or `None` if it ended cleanly.

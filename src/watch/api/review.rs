@@ -12,17 +12,6 @@ use super::encoding::JSON;
 use super::error::{ApiError, not_decodable};
 use super::response::{ApiResponse, send_object};
 
-/// Verb on a resource that the daemon needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Permission {
-    /// `list`, `watch` or another verb of the API.
-    pub verb: &'static str,
-    /// Group of the API; empty for that of Services and Nodes.
-    pub group: &'static str,
-    /// Plural name of the kind.
-    pub resource: &'static str,
-}
-
 /// Answer to a `SelfSubjectAccessReview`, trimmed.
 ///
 /// Upstream: k8s.io/api/authorization/v1/types.go, `SubjectAccessReviewStatus` (v1.37)
@@ -38,16 +27,14 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// Reports whether this user has a permission in all namespaces. Every user may ask.
+/// Reports whether this user may do `verb` in all namespaces to the kind with the plural name
+/// `resource`; the group is empty for Services and Nodes. Every user may ask.
 pub(crate) async fn is_allowed(
     server: &ApiClient,
-    permission: Permission,
+    verb: &str,
+    group: &str,
+    resource: &str,
 ) -> Result<bool, ApiError> {
-    let Permission {
-        verb,
-        group,
-        resource,
-    } = permission;
     let question = json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -62,7 +49,7 @@ pub(crate) async fn is_allowed(
 /// Returns the clock of the API server, to a second; `None` if its response has no valid `Date`.
 pub(crate) async fn server_time(server: &ApiClient) -> Result<Option<SystemTime>, ApiError> {
     let response = ApiResponse::get_as(server, JSON, "/version").await?;
-    Ok(response.date().and_then(time))
+    Ok(response.date.as_ref().and_then(time))
 }
 
 fn time(date: &HeaderValue) -> Option<SystemTime> {

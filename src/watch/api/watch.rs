@@ -43,7 +43,7 @@ impl Watch {
         timeout: Duration,
     ) -> Result<Self, ApiError> {
         let uri = watch_uri(selector, resume_from, timeout);
-        let accept = server.encoding().accept_stream();
+        let accept = server.encoding.accept_stream();
         let messages = Messages::new(ApiResponse::get(server, accept, &uri).await?);
         let opened = Instant::now();
         let deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
@@ -80,7 +80,7 @@ impl Watch {
                 return Ok(None);
             };
             self.received_bytes = self.received_bytes.saturating_add(message.len());
-            if let Some(event) = WatchEvent::decode(self.messages.encoding(), &message)? {
+            if let Some(event) = WatchEvent::decode(self.messages.response.encoding, &message)? {
                 return Ok(Some(event));
             }
             // Blank lines and events of unknown types are skipped, and do not extend the deadline.
@@ -112,10 +112,6 @@ impl Messages {
         }
     }
 
-    fn encoding(&self) -> Encoding {
-        self.response.encoding()
-    }
-
     /// Returns the next message, or `None` if the body ended cleanly. The deadline is not extended
     /// by a part of a message: a frame with a wrong length would stall its watch until the end.
     async fn next(&mut self, idle_deadline: Instant) -> Result<Option<Bytes>, ApiError> {
@@ -134,7 +130,7 @@ impl Messages {
     }
 
     fn take_message(&mut self) -> Result<Option<Bytes>, ApiError> {
-        match self.encoding() {
+        match self.response.encoding {
             Encoding::Json => encoding::take_line(&mut self.unread, &mut self.searched),
             Encoding::Protobuf => encoding::take_frame(&mut self.unread),
         }
@@ -144,7 +140,7 @@ impl Messages {
     fn take_last_message(&mut self) -> Result<Option<Bytes>, ApiError> {
         self.searched = 0;
         self.has_ended = true;
-        match self.encoding() {
+        match self.response.encoding {
             Encoding::Json => Ok(encoding::take_last_line(&mut self.unread)),
             Encoding::Protobuf => encoding::expect_no_partial_frame(&self.unread).map(|()| None),
         }
