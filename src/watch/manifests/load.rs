@@ -27,7 +27,7 @@ use crate::ingest::{
     ServiceObject, SlicePortObject, yaml,
 };
 use crate::model::Kind;
-use crate::net::{IpFamily, IpNet};
+use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::text::on_lines;
 use crate::watch::bounded;
 
@@ -343,18 +343,17 @@ fn addresses(namespace: &str, selector: &Labels, family: IpFamily) -> [IpAddr; 2
     for (key, value) in selector {
         name = format!("{name} {key}={value}");
     }
-    let slots = Slots::of(pod_range(family));
+    let slots = Slots::of(*POD_IPS.get(family));
     let first = hash(&name) % slots.count;
     [first, (first + 1) % slots.count].map(|slot| slots.address(slot))
 }
 
-/// Returns the range of assumed endpoints, in the upper half of the range for network benchmarks of
-/// RFC 2544 or RFC 5180, which no cluster uses. Load balancer IPs are in the lower half by default.
-fn pod_range(family: IpFamily) -> IpNet {
-    match family {
-        IpFamily::V4 => IpNet::new_assert(Ipv4Addr::new(198, 19, 0, 0).into(), 16),
-        IpFamily::V6 => {
-            IpNet::new_assert(Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0).into(), 64)
-        }
-    }
-}
+/// Networks of assumed endpoints, in the upper half of the range for network benchmarks of RFC 2544
+/// or RFC 5180, which no cluster uses. Load balancer IPs are in the lower half by default.
+const POD_IPS: PerFamily<IpNet> = PerFamily {
+    v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(198, 19, 0, 0)), 16),
+    v6: IpNet::new_assert(
+        IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0)),
+        64,
+    ),
+};

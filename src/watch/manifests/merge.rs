@@ -219,16 +219,9 @@ fn has_label(metadata: &Metadata, label: &str) -> bool {
 }
 
 /// Merged objects of one kind by namespace and name, with the file of each.
+#[derive(Default)]
 struct Merged<'a, K> {
     objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<K>)>,
-}
-
-impl<K> Default for Merged<'_, K> {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-        }
-    }
 }
 
 impl<'a, K: Resource> Merged<'a, K> {
