@@ -302,7 +302,11 @@ impl CheckServers {
         let health = &self.shared.health;
         let open = self.open.entry(name.clone()).or_insert_with(|| {
             let page = CheckPage::new(name.clone(), health.clone());
-            OpenCheck::new(check.port, page)
+            OpenCheck {
+                port: check.port,
+                page,
+                servers: BTreeMap::new(),
+            }
         });
         open.page.set_endpoints(check.endpoints);
     }
@@ -406,14 +410,6 @@ struct OpenCheck {
 }
 
 impl OpenCheck {
-    const fn new(port: Port, page: CheckPage) -> Self {
-        Self {
-            port,
-            page,
-            servers: BTreeMap::new(),
-        }
-    }
-
     /// Takes the servers that have to be closed: those of removed addresses, and that of all
     /// addresses if none is left.
     fn take_servers(

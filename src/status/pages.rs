@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::document::{ConntrackStatus, FamilyLog, FamilyStatus, StatusDocument, WatchStatus};
 use super::html::{self, Audience};
@@ -57,21 +58,11 @@ impl StatusPages {
         match request.uri().path() {
             "/rules" if audience == Audience::Node => Some(self.rules.answer(request, now).await),
             "/rules" => Some(reply(StatusCode::FORBIDDEN, TEXT, format!("{FORBIDDEN}\n"))),
-            "/status" => {
-                // Cannot fail: keys are strings.
-                let text =
-                    serde_json::to_string(&self.status_for(audience, now)).unwrap_or_default();
-                Some(reply(StatusCode::OK, "application/json", text + "\n"))
-            }
+            "/status" => Some(json(&self.status_for(audience, now))),
             "/shadow" if self.shadow.is_some() && audience == Audience::Others => {
                 Some(reply(StatusCode::FORBIDDEN, TEXT, format!("{FORBIDDEN}\n")))
             }
-            "/shadow" => {
-                let document = self.shadow_document(now)?;
-                // Cannot fail: keys are strings.
-                let text = serde_json::to_string(&document).unwrap_or_default();
-                Some(reply(StatusCode::OK, "application/json", text + "\n"))
-            }
+            "/shadow" => Some(json(&self.shadow_document(now)?)),
             path => {
                 let services = self.services.as_ref()?;
                 self.html(services, (path, request), audience, now).await
@@ -173,6 +164,12 @@ impl StatusPages {
 /// Reports whether a name of a path ends before this rest of it.
 fn is_end_of_path(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with('/')
+}
+
+fn json(document: &impl Serialize) -> Reply {
+    // Cannot fail: keys are strings.
+    let text = serde_json::to_string(document).unwrap_or_default();
+    reply(StatusCode::OK, "application/json", text + "\n")
 }
 
 /// Returns the response to a method that would change something.
