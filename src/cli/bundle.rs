@@ -168,8 +168,8 @@ impl Bundle {
                 return Ok(());
             }
         };
-        let failed = FAILED_PAYLOADS.map(|name| folder.join(name));
-        let failed = failed.into_iter().filter(|path| path.exists());
+        let failed = FAILED_PAYLOADS.pairs().map(|(_, name)| folder.join(name));
+        let failed = failed.filter(|path| path.exists());
         for path in paths.into_iter().chain(failed) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let name = format!("history/{name}");

@@ -75,9 +75,8 @@ fn parse_name(name: &str) -> Option<(u64, Option<IpFamily>)> {
         (rest.strip_suffix(".jsonl.gz")?, None)
     } else {
         let rest = name.strip_prefix(CHECKPOINT)?;
-        let mut families = IpFamily::ALL.into_iter();
-        let of_family = |family| Some((rest.strip_suffix(checkpoint_suffix(family))?, family));
-        let (digits, family) = families.find_map(of_family)?;
+        let of_family = |(family, suffix): (_, &&str)| Some((rest.strip_suffix(*suffix)?, family));
+        let (digits, family) = CHECKPOINT_SUFFIXES.pairs().find_map(of_family)?;
         (digits, Some(family))
     };
     // As they are written: a larger number has no successor.
@@ -85,12 +84,10 @@ fn parse_name(name: &str) -> Option<(u64, Option<IpFamily>)> {
     Some((number, family))
 }
 
-const fn checkpoint_suffix(family: IpFamily) -> &'static str {
-    match family {
-        IpFamily::V4 => "-ipv4.rules.gz",
-        IpFamily::V6 => "-ipv6.rules.gz",
-    }
-}
+const CHECKPOINT_SUFFIXES: PerFamily<&str> = PerFamily {
+    v4: "-ipv4.rules.gz",
+    v6: "-ipv6.rules.gz",
+};
 
 #[derive(Debug)]
 pub(super) struct HistoryFolder {
@@ -138,7 +135,7 @@ impl HistoryFolder {
     pub(super) fn checkpoint(&mut self, family: IpFamily, file: &[u8]) -> io::Result<()> {
         self.segment = None;
         let (number, _) = self.make_room(file.len() as u64)?;
-        let suffix = checkpoint_suffix(family);
+        let suffix = CHECKPOINT_SUFFIXES.get(family);
         self.replace(&format!("{CHECKPOINT}{number:0DIGITS$}{suffix}"), file)?;
         *self.checkpoints.get_mut(family) = Some(number);
         Ok(())

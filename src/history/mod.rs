@@ -13,7 +13,7 @@ mod tests;
 mod writer;
 
 #[cfg(feature = "tools")]
-pub(crate) use folder::{HistoryEntry, HistoryFiles};
+pub(crate) use folder::{HistoryEntry, HistoryFiles, read_checkpoint};
 #[cfg(feature = "tools")]
 pub(crate) use past::{PastRules, rules_at};
 pub(crate) use record::{HistoryRecord, MAX_PAYLOAD, MAX_SERVICES};

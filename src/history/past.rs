@@ -1,11 +1,10 @@
 //! Finds the checkpoint and the payloads that make up the rules of a moment.
 
-use std::io;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::folder::{HistoryEntry, HistoryFiles, read_checkpoint};
+use super::folder::{HistoryEntry, HistoryFiles};
 use super::record::{CHECKPOINT_SCOPE, CheckpointHead, HistoryRecord};
 use crate::net::{IpFamily, PerFamily};
 
@@ -18,12 +17,6 @@ pub(crate) struct PastRules {
     pub since: Timestamp,
     /// Reasons for which the kernel may have had other rules.
     pub notes: Vec<String>,
-}
-
-impl PastRules {
-    pub(crate) fn checkpoint_text(&self) -> io::Result<String> {
-        read_checkpoint(&self.checkpoint)
-    }
 }
 
 /// Finds the rules of each family at a moment. `None`: the history has nothing of the family. The

@@ -187,7 +187,7 @@ impl HistoryThread {
                 ("a checkpoint", written.map(|()| Vec::new()))
             }
             Job::FailedPayload(family, text) => {
-                let written = folder.replace(failed_payload_name(*family), text);
+                let written = folder.replace(FAILED_PAYLOADS.get(*family), text);
                 ("the failed payload", written.map(|()| Vec::new()))
             }
         };
@@ -218,15 +218,10 @@ impl HistoryThread {
 }
 
 /// Names of the files of failed payloads.
-pub(crate) const FAILED_PAYLOADS: [&str; 2] = ["failed-ipv4.payload", "failed-ipv6.payload"];
-
-pub(super) const fn failed_payload_name(family: IpFamily) -> &'static str {
-    let [v4, v6] = FAILED_PAYLOADS;
-    match family {
-        IpFamily::V4 => v4,
-        IpFamily::V6 => v6,
-    }
-}
+pub(crate) const FAILED_PAYLOADS: PerFamily<&str> = PerFamily {
+    v4: "failed-ipv4.payload",
+    v6: "failed-ipv6.payload",
+};
 
 /// Records of one family. Clones share what waits for the next record.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::rules::{RuleOrigin, RuleSnapshot};
 use crate::cli::terminal::{Progress, escaped};
-use crate::history::{HistoryFiles, PastRules, rules_at};
+use crate::history::{HistoryFiles, PastRules, read_checkpoint, rules_at};
 use crate::inspect::catalog::RulesetSource;
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
@@ -87,7 +87,7 @@ pub(in crate::cli) fn open(folder: &Path) -> anyhow::Result<HistoryFiles> {
 
 /// Applies the payloads to the checkpoint.
 fn rebuilt(past: &PastRules) -> anyhow::Result<RuleSet> {
-    let text = past.checkpoint_text().with_context(|| {
+    let text = read_checkpoint(&past.checkpoint).with_context(|| {
         let path = past.checkpoint.display();
         format!("cannot read `{path}`")
     })?;

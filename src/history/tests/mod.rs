@@ -8,7 +8,7 @@ use prometheus::Registry;
 
 use super::folder::{HistoryEntry, HistoryFiles, HistoryFolder};
 use super::record::HistoryRecord;
-use super::writer::{Job, MAX_QUEUED_BYTES, QUEUE, failed_payload_name};
+use super::writer::{FAILED_PAYLOADS, Job, MAX_QUEUED_BYTES, QUEUE};
 use super::{HistoryLog, HistoryThread, HistoryWriter};
 use crate::clock::instant;
 use crate::net::IpFamily;
@@ -84,7 +84,7 @@ fn a_failed_payload_replaces_the_file_of_the_previous_one() {
     let folder = tempfile::tempdir().unwrap();
     for text in ["one", "two"] {
         let writer = HistoryFolder::new(folder.path().to_owned(), 1 << 20);
-        let name = failed_payload_name(IpFamily::V4);
+        let name = FAILED_PAYLOADS.v4;
         writer.replace(name, text.as_bytes()).unwrap();
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
