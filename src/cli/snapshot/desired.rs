@@ -110,17 +110,17 @@ impl RenderSide<'_> {
     }
 
     /// Renders the payload that the daemon would restore if the cluster changed from `before` to
-    /// this side between two syncs: a full one, if there is a reason for it.
+    /// this side between two syncs, and the reason if it is a full one.
     pub(in crate::cli) fn after(
         self,
         before: Self,
         partial_restore: PartialRestore,
     ) -> anyhow::Result<(Vec<u8>, Option<RerenderReason>)> {
-        let (live, mut applied) = before.rules()?;
-        let reason = RerenderReason::between(before.options, self.options);
-        if reason.is_some() {
-            return Ok((self.full(&live), reason));
+        if let Some(why) = RerenderReason::between(before.options, self.options) {
+            let (live, _) = before.rules()?;
+            return Ok((self.full(&live), Some(why)));
         }
+        let (_, mut applied) = before.rules()?;
         let (old, new) = (before.tracker, self.tracker);
         let all = old.all().chain(new.all());
         let changed = all.filter(|(name, _)| old.get(name) != new.get(name));

@@ -64,7 +64,8 @@ impl Exec {
         }
     }
 
-    /// Sets the deadline of restores, which is five minutes otherwise; zero kills at once.
+    /// Sets the deadline of restores and of reading whole tables; zero kills at once.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_restore_deadline(self, restore_deadline: Duration) -> Self {
         Self {

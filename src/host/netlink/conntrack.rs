@@ -78,13 +78,15 @@ pub trait FlowTable {
 /// Conntrack table of the network namespace of this process.
 pub type Conntrack = Sweeper<Netlink>;
 
-/// Netlink sockets of a kernel.
+/// Access to netlink sockets of one kind.
 pub trait Transport {
+    /// An open socket.
     type Socket: Debug;
 
     /// Opens a socket without pending replies.
     fn open(&mut self) -> Result<Self::Socket, Errno>;
 
+    /// Sends one datagram.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8]) -> Result<(), Errno>;
 
     /// Receives the next datagram. Never blocks: `EAGAIN` if there is none.
@@ -95,6 +97,7 @@ pub trait Transport {
     ) -> Result<&'a [u8], Errno>;
 }
 
+/// Netlink sockets of the network namespace of this process.
 #[derive(Debug, Default)]
 pub struct Netlink;
 
@@ -114,7 +117,7 @@ impl Transport for Netlink {
     }
 }
 
-/// Sweeps the conntrack table of a kernel.
+/// Conntrack table that is swept over netlink.
 #[derive(Debug)]
 pub struct Sweeper<T: Transport> {
     transport: T,
