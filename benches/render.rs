@@ -6,9 +6,7 @@
 mod cluster;
 
 use std::hint::black_box;
-use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
@@ -16,6 +14,8 @@ use deltaproxy::testing::render::{
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
+use divan::Bencher;
+use divan::counter::BytesCount;
 
 use cluster::{World, upstream_options};
 
@@ -42,50 +42,38 @@ fn write_full(tracker: &Tracker, options: &Options) -> (AppliedState, u64) {
     (applied, stats.bytes)
 }
 
-fn full(criterion: &mut Criterion) {
+#[divan::bench(args = SERVICES, sample_count = 10)]
+fn full(bencher: Bencher<'_, '_>, services: usize) {
     let options = options();
-    let mut group = criterion.benchmark_group("full");
-    group
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(3));
-    for services in SERVICES {
-        let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
-        group.throughput(Throughput::Bytes(write_full(&tracker, &options).1));
-        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
-            bencher.iter(|| write_full(&tracker, &options));
-        });
-    }
+    let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
+    let (_, bytes) = write_full(&tracker, &options);
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench_local(|| write_full(&tracker, &options));
 }
 
 /// One endpoint comes and goes.
-fn one_endpoint(criterion: &mut Criterion) {
+#[divan::bench(args = SERVICES, min_time = 1)]
+fn one_endpoint(bencher: Bencher<'_, '_>, services: usize) {
     let options = options();
-    let mut group = criterion.benchmark_group("partial");
-    group
-        .sample_size(20)
-        .measurement_time(Duration::from_secs(2));
-    for services in SERVICES {
-        let world = World::plain(IpFamily::V4, services, ENDPOINTS);
-        let mut tracker = world.tracker();
-        let (mut applied, _) = write_full(&tracker, &options);
+    let world = World::plain(IpFamily::V4, services, ENDPOINTS);
+    let mut tracker = world.tracker();
+    let (mut applied, _) = write_full(&tracker, &options);
+    tracker.mark_applied();
+    let mut turns = world.turns(services / 2);
+    bencher.bench_local(|| {
+        if let Some(change) = turns.next() {
+            tracker.apply(change);
+        }
+        let names: Vec<_> = tracker.dirty().collect();
+        let shape = PartialRestore::ChangedChains;
+        let payload = partial_payload(&mut applied, &tracker, names.into_iter(), &options, shape);
+        applied.written(payload.rendered);
         tracker.mark_applied();
-        let mut turns = world.turns(services / 2);
-        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
-            bencher.iter(|| {
-                if let Some(change) = turns.next() {
-                    tracker.apply(change);
-                }
-                let names: Vec<_> = tracker.dirty().collect();
-                let shape = PartialRestore::ChangedChains;
-                let payload =
-                    partial_payload(&mut applied, &tracker, names.into_iter(), &options, shape);
-                applied.written(payload.rendered);
-                tracker.mark_applied();
-                payload.text.len()
-            });
-        });
-    }
+        payload.text.len()
+    });
 }
 
-criterion_group!(benches, full, one_endpoint);
-criterion_main!(benches);
+fn main() {
+    divan::main();
+}
