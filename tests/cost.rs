@@ -173,44 +173,43 @@ fn full_payloads_cost_so_much() {
     );
 }
 
-/// One change, in clusters of every size: (bytes, rules, chains) of its payload.
-#[track_caller]
-fn change(services: usize, edit: impl Fn(&mut World), shape: PartialRestore) -> (u64, u64, u64) {
-    change_in(services, options(), edit, shape)
-}
+/// Bytes, rules and chains of a payload.
+type Cost = (u64, u64, u64);
 
-fn change_in(
+/// Returns what changes of one cluster cost, each undone before the next.
+fn changes<const N: usize>(
     services: usize,
     options: Options,
-    edit: impl Fn(&mut World),
+    edits: [fn(&mut World); N],
     shape: PartialRestore,
-) -> (u64, u64, u64) {
+) -> [Cost; N] {
     let before = World::plain(IpFamily::V4, services, 5);
-    let mut after = before.clone();
-    edit(&mut after);
-    let (mut settled, _, _) = Settled::with(before, options);
-    let (text, stats) = settled.follow(after, shape);
-    assert_eq!(stats.bytes, text.len() as u64);
-    (stats.bytes, stats.rules.total(), stats.chains)
+    let (mut settled, _, _) = Settled::with(before.clone(), options);
+    edits.map(|edit| {
+        settled.follow(before.clone(), shape);
+        let mut after = before.clone();
+        edit(&mut after);
+        let (text, stats) = settled.follow(after, shape);
+        assert_eq!(stats.bytes, text.len() as u64);
+        (stats.bytes, stats.rules.total(), stats.chains)
+    })
+}
+
+fn change(services: usize, edit: fn(&mut World), shape: PartialRestore) -> Cost {
+    let [cost] = changes(services, options(), [edit], shape);
+    cost
 }
 
 #[test]
 fn one_change_of_endpoints_costs_the_same_in_every_cluster() {
     // All of these are large, so that rules of endpoints carry no comments in any of them.
     for services in [300, 1_000, 10_000] {
-        let cost =
-            |edit: &dyn Fn(&mut World)| change(services, edit, PartialRestore::ChangedChains);
-        let costs = [
-            ("nothing", cost(&|_| {})),
-            ("one endpoint less", cost(&lose_an_endpoint)),
-            ("one endpoint more", cost(&gain_an_endpoint)),
-        ];
-        let expected = [
-            ("nothing", (0, 0, 0)),
-            ("one endpoint less", (662, 5, 2)),
-            ("one endpoint more", (1_000, 9, 2)),
-        ];
-        assert_eq!(costs, expected, "in a cluster of {services}");
+        let edits = [|_: &mut World| (), lose_an_endpoint, gain_an_endpoint];
+        let costs = changes(services, options(), edits, PartialRestore::ChangedChains);
+        let [nothing, less, more] = costs;
+        assert_eq!(nothing, (0, 0, 0), "in a cluster of {services}");
+        assert_eq!(less, (662, 5, 2), "in a cluster of {services}");
+        assert_eq!(more, (1_000, 9, 2), "in a cluster of {services}");
     }
 }
 
@@ -224,9 +223,9 @@ fn a_service_more_or_less_writes_the_chain_with_its_rule() {
             ..options()
         };
         let shape = PartialRestore::ChangedChains;
-        let add = |world: &mut World| world.add_plain(100_000, 5);
-        let more = change_in(services, options.clone(), add, shape);
-        let less = change_in(services, options, lose_a_service, shape);
+        let gain = |world: &mut World| world.add_plain(100_000, 5);
+        // In this order: the chain of 300 Services becomes a tree with one more, and stays one.
+        let [less, more] = changes(services, options, [lose_a_service, gain], shape);
         (services, more, less)
     });
     let expected = [

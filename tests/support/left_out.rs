@@ -12,11 +12,12 @@ const VARIABLE: &str = "TESTS_LEFT_OUT";
 pub enum Part {
     /// Tests that need root, or programs that neither Rust nor this repository has.
     Machine,
-    /// Everything that takes turns by date, except what is due on the day: random histories,
-    /// variants of the packets' tables, backends of shadow mode and of exchanges of proxies, what
-    /// growth is measured of.
+    /// Everything that takes turns by date, except what is due on the day: random histories, random
+    /// clusters whose trees are explained, variants of the packets' tables, backends of shadow mode
+    /// and of exchanges of proxies, what growth is measured of.
     OtherGroups,
-    /// Three of four random cases of the properties.
+    /// Three of four random cases of the properties, and half of the steps of random histories of
+    /// groups of variants.
     MoreCases,
     /// Tests of the charts and guides, with kubectl, kubeadm and helm.
     Guides,
